@@ -1,0 +1,57 @@
+# Three helpers, so that a module, a chapter and a test are one line each.
+# The list after a name is all it may use: what is not named is not linked, and the arrows
+# of dependence run from later chapters to earlier ones only (tools/check_layers tells).
+
+add_library(qwen_options INTERFACE)
+target_compile_features(qwen_options INTERFACE cxx_std_20)
+target_include_directories(qwen_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(qwen_options INTERFACE
+  -Wall -Wextra -Wshadow
+  # One order of arithmetic: a fused multiply-add is written where it is meant, never found.
+  -ffp-contract=off
+  $<$<BOOL:${QWEN_ARCH}>:-march=${QWEN_ARCH}>)
+
+# qwen_module(norm tensor): library `norm` from qwen/norm.cpp (and qwen/norm_fast.cpp if present).
+function(qwen_module name)
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/qwen/${name}.cpp)
+    return()  # GUARD
+  endif()
+  set(sources qwen/${name}.cpp)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/qwen/${name}_fast.cpp)
+    list(APPEND sources qwen/${name}_fast.cpp)
+  endif()
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PUBLIC qwen_options ${ARGN})
+endfunction()
+
+# qwen_chapter(ch03_norm norm): the program chapters/ch03_norm.cpp, at the top of the build folder.
+function(qwen_chapter name)
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/chapters/${name}.cpp)
+    return()  # GUARD
+  endif()
+  add_executable(${name} chapters/${name}.cpp)
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+endfunction()
+
+# qwen_tool(logits model): the program tools/logits.cpp, as build/tools/logits.
+function(qwen_tool name)
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tools/${name}.cpp)
+    return()  # GUARD
+  endif()
+  add_executable(${name} tools/${name}.cpp)
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
+endfunction()
+
+# qwen_test(norm norm): tests/test_norm.cpp, run from tests/data so that `checkpoints/…` is a path.
+function(qwen_test name)
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tests/test_${name}.cpp)
+    return()  # GUARD
+  endif()
+  add_executable(test_${name} EXCLUDE_FROM_ALL tests/test_${name}.cpp)
+  target_link_libraries(test_${name} PRIVATE test_support ${ARGN})
+  add_test(NAME ${name} COMMAND test_${name}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}/tests/data)
+  set_property(GLOBAL APPEND PROPERTY QWEN_TESTS test_${name})
+endfunction()

@@ -1,0 +1,161 @@
+// One vector of floats, as wide as the machine's registers, and the few operations the fast
+// kernels need. Everything generic is the compilers' own vector type; what differs between
+// instruction sets stands in one section each.
+//
+// Every sum in the library runs in this order: lane l adds elements l, l + kLanes, l + 2 kLanes, …
+// with one fused multiply-add each, and `sum` adds the lanes by halves at the end.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+namespace qwen::simd {
+
+#if defined(__AVX512F__)
+inline constexpr int kLanes = 16;
+inline constexpr const char* kName = "AVX-512";
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr int kLanes = 8;
+inline constexpr const char* kName = "AVX2";
+#elif defined(__ARM_NEON)
+inline constexpr int kLanes = 4;
+inline constexpr const char* kName = "NEON";
+#else
+inline constexpr int kLanes = 4;
+inline constexpr const char* kName = "portable";
+#endif
+
+typedef float Vec __attribute__((vector_size(kLanes * 4)));
+typedef std::int32_t VecInt __attribute__((vector_size(kLanes * 4)));
+
+inline Vec broadcast(float x) {
+  return x - Vec{};
+}
+
+inline Vec load(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(float* p, Vec v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+// a * b + c with one rounding, where the machine has the instruction.
+inline Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_NEON)
+  return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+
+// The first `count` lanes from memory, 0 <= count < kLanes, the others 0; nothing past them is
+// read.
+inline Vec load_first(const float* p, int count) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
+#else
+  Vec v{};
+  std::memcpy(&v, p, static_cast<std::size_t>(count) * sizeof(float));
+  return v;
+#endif
+}
+inline void store_first(float* p, Vec v, int count) {
+  std::memcpy(p, &v, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+// Sum of the lanes: the upper half is added to the lower, until one is left.
+inline float sum(Vec v) {
+  float lane[kLanes];
+  store(lane, v);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+  }
+  return lane[0];
+}
+inline float max(Vec v) {
+  float lane[kLanes];
+  store(lane, v);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+  }
+  return lane[0];
+}
+
+// e^x: x = n ln 2 + r with |r| <= ln 2 / 2, so e^x = 2^n e^r. The Taylor series of e^r up to r^7 is
+// within 5e-9; the result is within 2 units of the last place. Below -87.3 (where floats become
+// subnormal) the result is 0, above 88.7 infinity; NaN stays NaN.
+inline Vec exp(Vec x) {
+  const Vec lowest = broadcast(-87.3f), highest = broadcast(88.7f);
+  Vec inside = x < lowest ? lowest : x;
+  inside = inside > highest ? highest : inside;
+  // Adding and subtracting 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+  const Vec shift = broadcast(12582912.0f);
+  const Vec shifted = fma(inside, broadcast(1.44269504f), shift);  // log2(e)
+  const Vec n = shifted - shift;
+  Vec r = fma(n, broadcast(-0.693145752f), inside);  // ln 2 in two parts: the upper one is exact
+  r = fma(n, broadcast(-1.42860677e-6f), r);
+  Vec e = broadcast(1.0f / 5040);
+  e = fma(e, r, broadcast(1.0f / 720));
+  e = fma(e, r, broadcast(1.0f / 120));
+  e = fma(e, r, broadcast(1.0f / 24));
+  e = fma(e, r, broadcast(1.0f / 6));
+  e = fma(e, r, broadcast(0.5f));
+  e = fma(e, r, broadcast(1.0f));
+  e = fma(e, r, broadcast(1.0f));
+  // 2^n in two factors, since n = 128 alone is past the largest exponent.
+  const VecInt whole = (VecInt)shifted - (VecInt)shift;
+  const VecInt half = whole >> 1;
+  e = e * (Vec)((half + 127) << 23) * (Vec)((whole - half + 127) << 23);
+  e = x < lowest ? Vec{} : e;
+  e = x > highest ? broadcast(std::numeric_limits<float>::infinity()) : e;
+  return x != x ? x : e;
+}
+
+inline Vec sigmoid(Vec x) {
+  return 1.0f / (1.0f + exp(-x));
+}
+inline Vec silu(Vec x) {
+  return x / (1.0f + exp(-x));
+}
+
+// The same functions for one number: lane 0 of the vector's, so that a tail has the same bits.
+inline float exp(float x) {
+  return exp(broadcast(x))[0];
+}
+inline float sigmoid(float x) {
+  return sigmoid(broadcast(x))[0];
+}
+
+// y[i] = f(x[i]) for a row of n floats; the last, incomplete vector goes through the same f.
+template <class F, class... In>
+inline void map(int n, float* y, F f, const In*... x) {
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, f(load(x + i)...));
+  if (i < n) store_first(y + i, f(load_first(x + i, n - i)...), n - i);
+}
+
+// x · y over n floats.
+inline float dot(const float* x, const float* y, int n) {
+  Vec total{};
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) total = fma(load(x + i), load(y + i), total);
+  if (i < n) total = fma(load_first(x + i, n - i), load_first(y + i, n - i), total);
+  return sum(total);
+}
+
+}  // namespace qwen::simd

@@ -1,0 +1,87 @@
+// Weights: matrices that stay where they are, and the checkpoints they lie in.
+//
+//   model.safetensors ─┐                        ┌─ matrices: Weight, a typed view into the map
+//   …-00002-of-00003   ├─ mmap ─ StoredTensor ──┤
+//   model.gguf        ─┘  by name               └─ small parameters: Tensor1, copied as float32
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qwen/dtype.h"
+#include "qwen/tensor.h"
+
+namespace qwen {
+
+// A matrix [rows, cols], row-major, in the type it was stored in. A row of a block format is a
+// whole number of blocks. Copying a Weight copies the view.
+struct Weight {
+  DType dtype = DType::F32;
+  int rows = 0;
+  int cols = 0;
+  const std::byte* data = nullptr;  // any alignment
+  // Row n of the matrix is the order[n]-th of the file; empty: the n-th. (llama.cpp stores the
+  // rows of q_proj and k_proj in another order; they are read through this map, not rewritten.)
+  std::shared_ptr<const std::vector<int>> order;
+  std::shared_ptr<const void> owner;  // keeps the mapped file, or a converted copy, alive
+  std::string name;                   // for messages
+};
+
+inline std::size_t row_bytes(const Weight& w) {
+  return stored_bytes(w.dtype, static_cast<std::size_t>(w.cols));
+}
+inline const std::byte* row(const Weight& w, int n) {
+  return w.data + row_bytes(w) * static_cast<std::size_t>(w.order ? (*w.order)[n] : n);
+}
+inline std::size_t bytes(const Weight& w) {
+  return row_bytes(w) * w.rows;
+}
+
+// The same matrix in another type (F32, F16 or BF16), in memory of its own. The matrix itself
+// where it has that type already.
+Weight convert(const Weight& w, DType dtype);
+
+// A tensor as a checkpoint lists it, under the name a text-only safetensors file would give it:
+// "model.layers.0.mlp.up_proj.weight".
+struct StoredTensor {
+  std::string name;
+  DType dtype;
+  std::vector<std::size_t> shape;  // row-major, slowest axis first (GGUF writes them reversed)
+  const std::byte* data;
+  std::string file;  // for messages
+  std::shared_ptr<const void> owner;
+};
+
+// What safetensors and GGUF files store differently. Loading brings both to one form.
+struct Conventions {
+  bool norms_are_shifted = false;        // norm weights hold 1 + w already (qwen35 GGUF)
+  bool A_is_exponential = false;         // A_log holds -exp(A_log) already (qwen35 GGUF)
+  bool value_heads_are_tiled = false;    // value head h belongs to key head h % Hk (qwen35 GGUF)
+  bool qk_rows_are_interleaved = false;  // q and k rows stand as RoPE pairs (llama GGUF)
+};
+
+struct Checkpoint {
+  std::string path;                             // as opened
+  std::map<std::string, StoredTensor> tensors;  // by name
+  Conventions conventions;
+  std::vector<std::string> remarks;  // worth telling the user, one line each
+};
+
+// Maps a checkpoint: a directory (with model.safetensors, or model.safetensors.index.json and its
+// shards), one .safetensors file, or one .gguf file. Every header is checked against the file
+// it describes; nothing else is read. std::runtime_error, one line, for a bad file.
+Checkpoint open_checkpoint(const std::string& path);
+
+// The tensor of that name. std::runtime_error when it is missing.
+const StoredTensor& find(const Checkpoint& checkpoint, const std::string& name);
+
+// The tensor as a matrix; its shape must be [rows, cols].
+Weight matrix(const Checkpoint& checkpoint, const std::string& name, int rows, int cols);
+
+// The tensor as floats, whatever its type; its number of elements must be `size`.
+Tensor1 vector(const Checkpoint& checkpoint, const std::string& name, int size);
+
+}  // namespace qwen
