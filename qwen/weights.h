@@ -1,17 +1,15 @@
-// Weights: matrices that stay where they are, and the checkpoints they lie in.
+// Weights: matrices that stay where they are, and how a checkpoint is opened to find them.
 //
-//   model.safetensors ─┐                        ┌─ matrices: Weight, a typed view into the map
-//   …-00002-of-00003   ├─ mmap ─ StoredTensor ──┤
-//   model.gguf        ─┘  by name               └─ small parameters: Tensor1, copied as float32
+//   open_checkpoint ─ StoredTensor ─┬─ matrices: Weight, a typed view into the mapped file
+//                     by name       └─ small parameters: Tensor1, copied as float32
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "qwen/dtype.h"
+#include "qwen/checkpoint.h"
 #include "qwen/tensor.h"
 
 namespace qwen {
@@ -43,32 +41,6 @@ inline std::size_t bytes(const Weight& w) {
 // The same matrix in another type (F32, F16 or BF16), in memory of its own. The matrix itself
 // where it has that type already.
 Weight convert(const Weight& w, DType dtype);
-
-// A tensor as a checkpoint lists it, under the name a text-only safetensors file would give it:
-// "model.layers.0.mlp.up_proj.weight".
-struct StoredTensor {
-  std::string name;
-  DType dtype;
-  std::vector<std::size_t> shape;  // row-major, slowest axis first (GGUF writes them reversed)
-  const std::byte* data;
-  std::string file;  // for messages
-  std::shared_ptr<const void> owner;
-};
-
-// What safetensors and GGUF files store differently. Loading brings both to one form.
-struct Conventions {
-  bool norms_are_shifted = false;        // norm weights hold 1 + w already (qwen35 GGUF)
-  bool A_is_exponential = false;         // A_log holds -exp(A_log) already (qwen35 GGUF)
-  bool value_heads_are_tiled = false;    // value head h belongs to key head h % Hk (qwen35 GGUF)
-  bool qk_rows_are_interleaved = false;  // q and k rows stand as RoPE pairs (llama GGUF)
-};
-
-struct Checkpoint {
-  std::string path;                             // as opened
-  std::map<std::string, StoredTensor> tensors;  // by name
-  Conventions conventions;
-  std::vector<std::string> remarks;  // worth telling the user, one line each
-};
 
 // Maps a checkpoint: a directory (with model.safetensors, or model.safetensors.index.json and its
 // shards), one .safetensors file, or one .gguf file. Every header is checked against the file
