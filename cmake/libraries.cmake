@@ -1,37 +1,39 @@
 # The libraries we stand on, as they come from apt or brew. Versions differ between systems;
 # what differs is settled here and nowhere else.
-include(CheckIncludeFileCXX)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 
-# lib::NAME for a header-only library, as system headers: their warnings are not ours.
-function(header_library name header hint)
-  find_path(${name}_INCLUDE ${header} PATH_SUFFIXES ${ARGN})
+# Homebrew's own folder, and OpenBLAS, which it keeps out of the common folders.
+foreach(prefix $ENV{HOMEBREW_PREFIX} /opt/homebrew /usr/local)
+  list(APPEND CMAKE_PREFIX_PATH ${prefix} ${prefix}/opt/openblas)
+endforeach()
+
+# header_library(json nlohmann/json.hpp "package names"): lib::json, headers only, as system
+# headers: their warnings are not ours. Several headers: any of them tells where the library is.
+function(header_library name headers packages)
+  find_path(${name}_INCLUDE NAMES ${headers})
   if(NOT ${name}_INCLUDE)
-    message(FATAL_ERROR "${name}: <${header}> not found; install ${hint} (tools/run does it)")
+    list(GET headers 0 header)
+    message(FATAL_ERROR "${name}: <${header}> not found; install ${packages} (tools/run does it)")
   endif()
   add_library(lib_${name} INTERFACE)
-  if(NOT ${name}_INCLUDE STREQUAL "/usr/include")
-    target_include_directories(lib_${name} SYSTEM INTERFACE ${${name}_INCLUDE})
-  endif()
+  target_include_directories(lib_${name} SYSTEM INTERFACE ${${name}_INCLUDE})
   add_library(lib::${name} ALIAS lib_${name})
 endfunction()
 
-# lib::NAME from pkg-config.
-function(pkg_library name package hint)
-  pkg_check_modules(${name} QUIET IMPORTED_TARGET ${package})
+# pkg_library(pcre2 libpcre2-8 "package names"): lib::pcre2, as pkg-config describes it.
+function(pkg_library name module packages)
+  pkg_check_modules(${name} QUIET IMPORTED_TARGET ${module})
   if(NOT ${name}_FOUND)
-    message(FATAL_ERROR "${name}: pkg-config knows no ${package}; install ${hint} (tools/run does it)")
+    message(FATAL_ERROR
+            "${name}: pkg-config knows no ${module}; install ${packages} (tools/run does it)")
   endif()
   add_library(lib::${name} ALIAS PkgConfig::${name})
 endfunction()
 
-# Homebrew keeps openblas out of the common folders.
-foreach(prefix $ENV{HOMEBREW_PREFIX} /opt/homebrew /usr/local)
-  list(APPEND CMAKE_PREFIX_PATH ${prefix}/opt/openblas)
-endforeach()
-
-header_library(xtensor xtensor/xtensor_config.hpp "libxtensor-dev or xtensor")
+# xtensor 0.26 moved its headers into folders.
+header_library(xtensor "xtensor/xtensor_config.hpp;xtensor/core/xtensor_config.hpp"
+               "libxtensor-dev or xtensor")
 header_library(json nlohmann/json.hpp "nlohmann-json3-dev or nlohmann-json")
 header_library(doctest doctest/doctest.h "doctest-dev or doctest")
 header_library(cli11 CLI/CLI.hpp "libcli11-dev or cli11")
@@ -40,11 +42,9 @@ pkg_library(pcre2 libpcre2-8 "libpcre2-dev or pcre2")
 pkg_library(sentencepiece sentencepiece "libsentencepiece-dev or sentencepiece")
 
 # utf8proc comes without a pkg-config file on Debian.
-find_path(UTF8PROC_INCLUDE utf8proc.h)
-find_library(UTF8PROC_LIBRARY utf8proc)
-if(NOT UTF8PROC_INCLUDE OR NOT UTF8PROC_LIBRARY)
-  message(FATAL_ERROR "utf8proc not found; install libutf8proc-dev or utf8proc (tools/run does it)")
+header_library(utf8proc utf8proc.h "libutf8proc-dev or utf8proc")
+find_library(utf8proc_LIBRARY utf8proc)
+if(NOT utf8proc_LIBRARY)
+  message(FATAL_ERROR "utf8proc: library not found; install libutf8proc-dev or utf8proc")
 endif()
-add_library(lib_utf8proc INTERFACE)
-target_link_libraries(lib_utf8proc INTERFACE ${UTF8PROC_LIBRARY})
-add_library(lib::utf8proc ALIAS lib_utf8proc)
+target_link_libraries(lib_utf8proc INTERFACE ${utf8proc_LIBRARY})

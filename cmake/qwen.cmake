@@ -8,8 +8,14 @@ target_include_directories(qwen_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(qwen_options INTERFACE
   -Wall -Wextra -Wshadow
   # One order of arithmetic: a fused multiply-add is written where it is meant, never found.
-  -ffp-contract=off
-  $<$<BOOL:${QWEN_ARCH}>:-march=${QWEN_ARCH}>)
+  -ffp-contract=off)
+if(QWEN_ARCH)
+  # Clang on Apple's ARM took the CPU's name as -mcpu long before it took -march=native.
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-march=${QWEN_ARCH} QWEN_HAS_MARCH)
+  target_compile_options(qwen_options INTERFACE
+    $<IF:$<BOOL:${QWEN_HAS_MARCH}>,-march,-mcpu>=${QWEN_ARCH})
+endif()
 
 # qwen_module(norm tensor): library `norm` from qwen/norm.cpp (and qwen/norm_fast.cpp if present).
 function(qwen_module name)
@@ -25,11 +31,16 @@ function(qwen_module name)
 endfunction()
 
 # qwen_chapter(ch03_norm norm): the program chapters/ch03_norm.cpp, at the top of the build folder.
+# The last chapter, the one everything leads to, lies at the top of the sources, too.
 function(qwen_chapter name)
-  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/chapters/${name}.cpp)
+  set(source chapters/${name}.cpp)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${name}.cpp)
+    set(source ${name}.cpp)
+  endif()
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/${source})
     return()  # GUARD
   endif()
-  add_executable(${name} chapters/${name}.cpp)
+  add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE ${ARGN})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 endfunction()
