@@ -38,15 +38,25 @@ inline float bf16_to_float(std::uint16_t bits) {
 
 // Round to nearest, ties to even, in integers: adding just under half of the dropped part, plus
 // the lowest kept bit, carries exactly when rounding goes up. Subnormals need no special case; a
-// NaN does, since the carry could turn it into an infinity.
+// NaN does: 0x7F800001 would be rounded to infinity, 0x7FFFFFFF carry into the sign.
 inline std::uint16_t float_to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<std::uint16_t>(bits >> 16 | 0x0040);
   return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// IEEE half precision: 1 sign, 5 exponent and 10 mantissa bits.
-float f16_to_float(std::uint16_t bits);
+// IEEE half precision: 1 sign, 5 exponent and 10 mantissa bits. Shifted to where a float has them,
+// they spell the value times 2^-112, the difference of the two exponents' biases (15 and 127); the
+// product with 2^112 is exact, for subnormals too. Infinity and NaN need the largest exponent.
+inline float f16_to_float(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = (bits & 0x7FFFu) << 13;
+  const auto finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  const bool is_finite = magnitude < 0x1Fu << 23;
+  return std::bit_cast<float>(sign | (is_finite ? finite : magnitude | 0x7F800000u));
+}
+
+// Round to nearest, ties to even; from 65520 on, infinity. NaN stays NaN.
 std::uint16_t float_to_f16(float value);
 
 }  // namespace qwen

@@ -1,0 +1,58 @@
+#include "qwen/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+namespace qwen {
+namespace {
+
+// Closes a descriptor at the end of a scope; a mapping outlives the descriptor it was made from.
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) close(number);
+  }
+};
+
+[[noreturn]] void fail(const std::string& path, const std::string& why) {
+  throw std::runtime_error("cannot read " + path + ": " + why);
+}
+
+[[noreturn]] void fail_with_errno(const std::string& path) {
+  fail(path, std::generic_category().message(errno));
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.number < 0) fail_with_errno(path);
+  struct stat status;
+  if (fstat(file.number, &status) != 0) fail_with_errno(path);
+  if (!S_ISREG(status.st_mode)) fail(path, "not a regular file");
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;  // mmap refuses an empty range
+  void* address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (address == MAP_FAILED) fail_with_errno(path);
+  data_ = static_cast<const std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+std::shared_ptr<const MappedFile> map_file(const std::string& path) {
+  return std::make_shared<const MappedFile>(path);
+}
+
+std::string_view text(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.data()), file.size()};
+}
+
+}  // namespace qwen

@@ -1,0 +1,35 @@
+// A file as memory: the system reads a page of it when a byte of that page is first touched.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace qwen {
+
+// Read-only bytes of a file. Whoever holds the pointer keeps the mapping.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::byte* data() const { return data_; }  // nullptr for an empty file
+  std::size_t size() const { return size_; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Maps a whole file. std::runtime_error with path and reason when it cannot be read.
+std::shared_ptr<const MappedFile> map_file(const std::string& path);
+
+// The bytes as characters, for parsers of text.
+std::string_view text(const MappedFile& file);
+
+}  // namespace qwen

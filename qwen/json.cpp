@@ -1,0 +1,134 @@
+#include "qwen/json.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "qwen/file.h"
+
+namespace qwen {
+namespace {
+
+// Real files need less than 10; what goes far beyond would overflow the stack of whoever walks it.
+constexpr int kMaxDepth = 100;
+constexpr std::size_t kShownLength = 100;
+
+[[noreturn]] void fail_syntax(std::string_view text, std::size_t position,
+                              const std::string& source) {
+  const auto before = text.substr(0, std::min(position, text.size()));
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  throw std::runtime_error(source + ": not valid JSON, see line " + std::to_string(line) +
+                           " (byte " + std::to_string(position) + ")");
+}
+
+template <class AnyJson>
+AnyJson parse(std::string_view text, const std::string& source) {
+  const auto check_depth = [&](int depth, typename AnyJson::parse_event_t, const AnyJson&) {
+    if (depth > kMaxDepth) {
+      throw std::runtime_error(source + ": JSON nested more than " + std::to_string(kMaxDepth) +
+                               " deep");
+    }
+    return true;
+  };
+  try {
+    return AnyJson::parse(text.begin(), text.end(), check_depth);
+  } catch (const typename AnyJson::parse_error& error) {
+    fail_syntax(text, error.byte, source);
+  } catch (const typename AnyJson::out_of_range&) {
+    throw std::runtime_error(source + ": JSON holds a number beyond the range of a double");
+  }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& source) {
+  return parse<Json>(text, source);
+}
+
+OrderedJson parse_ordered_json(std::string_view text, const std::string& source) {
+  return parse<OrderedJson>(text, source);
+}
+
+Json read_json(const std::string& path) {
+  return parse_json(text(*map_file(path)), path);
+}
+
+OrderedJson read_ordered_json(const std::string& path) {
+  return parse_ordered_json(text(*map_file(path)), path);
+}
+
+std::string shown(const Json& value) {
+  // Escaping all but ASCII keeps a cut from splitting a character.
+  const std::string whole = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return whole.size() <= kShownLength ? whole : whole.substr(0, kShownLength) + "…";
+}
+
+JsonObject::JsonObject(const Json& value, std::string source)
+    : value_(&value), source_(std::move(source)) {
+  if (!value.is_object()) {
+    throw std::runtime_error(source_ + ": found " + shown(value) + ", expected a JSON object");
+  }
+}
+
+void JsonObject::fail(const std::string& key, const std::string& expected) const {
+  const auto found = value_->find(key);
+  throw std::runtime_error(source_ + ": " + key + " is " +
+                           (found == value_->end() ? "missing" : shown(*found)) + ", expected " +
+                           expected);
+}
+
+bool JsonObject::has(const std::string& key) const {
+  const auto found = value_->find(key);
+  return found != value_->end() && !found->is_null();
+}
+
+const Json& JsonObject::member(const std::string& key, const char* expected) const {
+  if (!has(key)) fail(key, expected);
+  return *value_->find(key);
+}
+
+std::string JsonObject::string(const std::string& key) const {
+  const Json& value = member(key, "a string");
+  if (!value.is_string()) fail(key, "a string");
+  return value.get<std::string>();
+}
+
+bool JsonObject::boolean(const std::string& key) const {
+  const Json& value = member(key, "true or false");
+  if (!value.is_boolean()) fail(key, "true or false");
+  return value.get<bool>();
+}
+
+double JsonObject::number(const std::string& key) const {
+  const Json& value = member(key, "a number");
+  if (!value.is_number()) fail(key, "a number");
+  return value.get<double>();
+}
+
+std::int64_t JsonObject::integer(const std::string& key, std::int64_t lowest,
+                                 std::int64_t highest) const {
+  const std::string expected =
+      "an integer from " + std::to_string(lowest) + " to " + std::to_string(highest);
+  const Json& value = member(key, expected.c_str());
+  // Beyond int64 the library keeps an unsigned number, beyond that a double.
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
+  if (!fits) fail(key, expected);
+  const auto number = value.get<std::int64_t>();
+  if (number < lowest || number > highest) fail(key, expected);
+  return number;
+}
+
+JsonObject JsonObject::object(const std::string& key) const {
+  const Json& value = member(key, "an object");
+  if (!value.is_object()) fail(key, "an object");
+  return JsonObject(value, source_ + ": " + key);
+}
+
+const Json& JsonObject::array(const std::string& key) const {
+  const Json& value = member(key, "an array");
+  if (!value.is_array()) fail(key, "an array");
+  return value;
+}
+
+}  // namespace qwen

@@ -1,0 +1,57 @@
+// Reading JSON that others wrote: every complaint is one line that names file, key, what was found
+// and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace qwen {
+
+using Json = nlohmann::json;                 // members sorted by key, found in logarithmic time
+using OrderedJson = nlohmann::ordered_json;  // members as written, found one by one
+
+// Parses a whole text; `source` is the file or whatever else messages should name.
+// std::runtime_error for bad syntax and for values nested more than 100 deep.
+Json parse_json(std::string_view text, const std::string& source);
+OrderedJson parse_ordered_json(std::string_view text, const std::string& source);
+
+// Reads and parses a file.
+Json read_json(const std::string& path);
+OrderedJson read_ordered_json(const std::string& path);
+
+// A JSON object and the place it came from; its getters throw std::runtime_error.
+class JsonObject {
+ public:
+  // Throws when `value` is no object.
+  JsonObject(const Json& value, std::string source);
+
+  const std::string& source() const { return source_; }
+
+  // Present and not null.
+  bool has(const std::string& key) const;
+
+  // The member of that name; it must be there and have the type, numbers must be in the range.
+  std::string string(const std::string& key) const;
+  bool boolean(const std::string& key) const;
+  double number(const std::string& key) const;
+  std::int64_t integer(const std::string& key, std::int64_t lowest, std::int64_t highest) const;
+  JsonObject object(const std::string& key) const;
+  const Json& array(const std::string& key) const;
+
+  // Complains about a member: "SOURCE: KEY is FOUND, expected EXPECTED".
+  [[noreturn]] void fail(const std::string& key, const std::string& expected) const;
+
+ private:
+  const Json& member(const std::string& key, const char* expected) const;
+
+  const Json* value_;
+  std::string source_;
+};
+
+// A value as a message shows it: on one line, cut where it is long.
+std::string shown(const Json& value);
+
+}  // namespace qwen
