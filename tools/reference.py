@@ -16,12 +16,18 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from transformers.utils import logging
 
 import reference_checkpoints as checkpoints
+import reference_manifest as manifest
+import reference_real as real
 from reference_float64 import in_float64, load_both
+from reference_ops import operators
+from reference_traces import LONG_RUN, trace
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 LENGTHS = (1, 2, 3, 63, 64, 65, 130, 203)
+TRACED = ("tiny", "grouped", "qwen3", "llama")
 
 
 @torch.no_grad()
@@ -30,43 +36,74 @@ def logits(model, ids):
     return model(ids.long()[None], use_cache=False).logits[0]
 
 
-def model_goldens(folder, seed):
-    """ids, and the logits after each of LENGTHS: logits.L in float32, exact.L in float64."""
-    single, double = load_both(folder)
+def random_ids(vocab_size, seed):
     generator = torch.Generator().manual_seed(1000 + seed)
-    ids = torch.randint(single.config.get_text_config().vocab_size, (max(LENGTHS),), generator=generator)
-    goldens = {"ids": ids}
-    error = 0.0
+    return torch.randint(vocab_size, (max(LENGTHS),), generator=generator)
+
+
+def model_goldens(single, double, ids):
+    """The logits after each of LENGTHS, each a run of its own: logits.L in float32, exact.L in
+    float64. And the largest difference of the two, as a share of the largest logit."""
+    goldens, error = {"ids": ids}, 0.0
     for length in LENGTHS:
         ours = logits(single, ids[:length])
         with in_float64():
             exact = logits(double, ids[:length])
-        error = max(error, float((ours - exact).abs().max() / exact.abs().max()))
+        error = max(error, float((ours[-1] - exact[-1]).abs().max() / exact[-1].abs().max()))
         goldens[f"logits.{length}"], goldens[f"exact.{length}"] = ours[-1], exact[-1]
         if length == 3:
             goldens["all_logits.3"] = ours
     return goldens, error
 
 
+def traces(double, ids):
+    """t13: everything of 13 tokens. t70: the mixers alone, of 70."""
+    with in_float64():
+        short, long = trace(double, ids[:13]), trace(double, ids[:70], LONG_RUN)
+    return ({f"t13.{name}": tensor for name, tensor in short.items()} |
+            {f"t70.{name}": tensor for name, tensor in long.items()})
+
+
 def save(path, tensors):
-    """All as float32, token ids too: one kind of tensor is all a test has to read."""
-    save_file({name: tensor.detach().float().contiguous().clone() for name, tensor in tensors.items()}, path)
+    """Activations as float32, token ids as they are."""
+    def stored(tensor):
+        tensor = tensor.detach().contiguous().clone()
+        return tensor.float() if tensor.is_floating_point() else tensor
+    save_file({name: stored(tensor) for name, tensor in tensors.items()}, path)
+    path.chmod(0o644)
 
 
 def make_data():
+    errors = {}
     for variant in checkpoints.VARIANTS:
         folder = DATA / "checkpoints" / variant.name
         shutil.rmtree(folder, ignore_errors=True)
         checkpoints.build(variant, folder)
-        goldens, error = model_goldens(folder, variant.seed)
+        single, double = load_both(folder)
+        ids = random_ids(single.config.vocab_size, variant.seed)
+        goldens, errors[variant.name] = model_goldens(single, double, ids)
+        if variant.name in TRACED:
+            goldens |= traces(double, ids)
         save(DATA / f"{variant.name}.safetensors", goldens)
-        print(f"{variant.name}: float32 differs from float64 by {error:.1e} of the largest logit")
+        print(f"{variant.name}: done")
+    save(DATA / "ops.safetensors", operators())
+    manifest.write(DATA, checkpoints.VARIANTS, errors)
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smollm2", metavar="F.gguf", type=Path)
+    parser.add_argument("--large", metavar="OUT_DIR", type=Path)
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    make_data()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if arguments.smollm2:
+        real.greedy_texts(arguments.smollm2, DATA / "smollm2_greedy.json")
+    elif arguments.large:
+        save(DATA / "large.safetensors", real.large(arguments.large))
+    else:
+        make_data()
 
 
 if __name__ == "__main__":

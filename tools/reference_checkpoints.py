@@ -43,7 +43,7 @@ def grouped():
         rope_parameters={"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.4,
                          "mrope_section": [1, 1, 0], "mrope_interleaved": True},
         linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=24,
-        linear_value_head_dim=15)
+        linear_value_head_dim=17)
 
 
 def untied():
@@ -88,6 +88,8 @@ def build(variant: Variant, folder: Path):
     model.save_pretrained(folder)
     if variant.finish:
         variant.finish(folder, variant.seed)
+    for file in folder.iterdir():
+        file.chmod(0o644)
 
 
 def random_model(config, seed):
