@@ -1,4 +1,4 @@
-# Three helpers, so that a module, a chapter and a test are one line each.
+# Helpers, so that a module, a chapter and a test are one line each.
 # The list after a name is all it may use: what is not named is not linked, and the arrows
 # of dependence run from later chapters to earlier ones only (tools/check_layers tells).
 
@@ -65,4 +65,13 @@ function(qwen_test name)
   add_test(NAME ${name} COMMAND test_${name}
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}/tests/data)
   set_property(GLOBAL APPEND PROPERTY QWEN_TESTS test_${name})
+endfunction()
+
+# qwen_script_test(book tools/book --check): a Python program, run from the top of the sources.
+find_package(Python3 3.11 COMPONENTS Interpreter)
+function(qwen_script_test name)
+  if(Python3_FOUND)
+    add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${ARGN}
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  endif()
 endfunction()
