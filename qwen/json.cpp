@@ -21,6 +21,18 @@ constexpr std::size_t kShownLength = 100;
                            " (byte " + std::to_string(position) + ")");
 }
 
+std::string integer_between(std::int64_t lowest, std::int64_t highest) {
+  return "an integer from " + std::to_string(lowest) + " to " + std::to_string(highest);
+}
+
+bool is_integer_between(const Json& value, std::int64_t lowest, std::int64_t highest) {
+  if (!value.is_number_integer()) return false;
+  // What is not negative is held as uint64, whose upper half is no int64.
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) return false;
+  const auto number = value.get<std::int64_t>();
+  return lowest <= number && number <= highest;
+}
+
 template <class AnyJson>
 AnyJson parse(std::string_view text, const std::string& source) {
   const auto check_depth = [&](int depth, typename AnyJson::parse_event_t, const AnyJson&) {
@@ -107,16 +119,22 @@ double JsonObject::number(const std::string& key) const {
 
 std::int64_t JsonObject::integer(const std::string& key, std::int64_t lowest,
                                  std::int64_t highest) const {
-  const std::string expected =
-      "an integer from " + std::to_string(lowest) + " to " + std::to_string(highest);
+  const std::string expected = integer_between(lowest, highest);
   const Json& value = member(key, expected.c_str());
-  // Beyond int64 the library keeps an unsigned number, beyond that a double.
-  const bool fits = value.is_number_integer() &&
-                    !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
-  if (!fits) fail(key, expected);
-  const auto number = value.get<std::int64_t>();
-  if (number < lowest || number > highest) fail(key, expected);
-  return number;
+  if (!is_integer_between(value, lowest, highest)) fail(key, expected);
+  return value.get<std::int64_t>();
+}
+
+std::vector<std::int64_t> JsonObject::integers(const std::string& key, std::int64_t lowest,
+                                               std::int64_t highest) const {
+  const std::string expected = integer_between(lowest, highest) + " or a list of them";
+  const Json& value = member(key, expected.c_str());
+  std::vector<std::int64_t> result;
+  for (const Json& element : value.is_array() ? value : Json::array({value})) {
+    if (!is_integer_between(element, lowest, highest)) fail(key, expected);
+    result.push_back(element.get<std::int64_t>());
+  }
+  return result;
 }
 
 JsonObject JsonObject::object(const std::string& key) const {

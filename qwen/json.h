@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace qwen {
 
@@ -14,7 +14,8 @@ using Json = nlohmann::json;                 // members sorted by key, found in 
 using OrderedJson = nlohmann::ordered_json;  // members as written, found one by one
 
 // Parses a whole text; `source` is the file or whatever else messages should name.
-// std::runtime_error for bad syntax and for values nested more than 100 deep.
+// std::runtime_error for bad syntax and for values nested more than 100 deep. (The library parses
+// any depth without recursion, but what walks the result does recurse.)
 Json parse_json(std::string_view text, const std::string& source);
 OrderedJson parse_ordered_json(std::string_view text, const std::string& source);
 
@@ -22,12 +23,14 @@ OrderedJson parse_ordered_json(std::string_view text, const std::string& source)
 Json read_json(const std::string& path);
 OrderedJson read_ordered_json(const std::string& path);
 
-// A JSON object and the place it came from; its getters throw std::runtime_error.
+// A view of a JSON object and the place it came from; its getters throw std::runtime_error. The
+// object itself must outlive the view.
 class JsonObject {
  public:
   // Throws when `value` is no object.
   JsonObject(const Json& value, std::string source);
 
+  const Json& value() const { return *value_; }
   const std::string& source() const { return source_; }
 
   // Present and not null.
@@ -38,6 +41,9 @@ class JsonObject {
   bool boolean(const std::string& key) const;
   double number(const std::string& key) const;
   std::int64_t integer(const std::string& key, std::int64_t lowest, std::int64_t highest) const;
+  // A list of integers; a single one counts as a list.
+  std::vector<std::int64_t> integers(const std::string& key, std::int64_t lowest,
+                                     std::int64_t highest) const;
   JsonObject object(const std::string& key) const;
   const Json& array(const std::string& key) const;
 

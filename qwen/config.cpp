@@ -1,0 +1,56 @@
+#include "qwen/config.h"
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "qwen/config_json.h"
+#include "qwen/gguf_config.h"
+
+namespace qwen {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_multiple(const std::string& path, const char* key, int value, const char* of_key,
+                     int of) {
+  if (value % of == 0) return;
+  throw std::runtime_error(path + ": " + key + " is " + std::to_string(value) +
+                           ", expected a multiple of " + of_key + " = " + std::to_string(of));
+}
+
+// What must hold between the numbers, wherever they came from.
+void check(const Config& config, const std::string& path) {
+  expect_multiple(path, "num_attention_heads", config.num_attention_heads, "num_key_value_heads",
+                  config.num_key_value_heads);
+  if (config.linear_num_key_heads > 0) {
+    expect_multiple(path, "linear_num_value_heads", config.linear_num_value_heads,
+                    "linear_num_key_heads", config.linear_num_key_heads);
+  }
+  const double factor = config.partial_rotary_factor;
+  if (!(factor > 0 && factor <= 1) || rotary_dim(config) % 2 != 0 || rotary_dim(config) == 0) {
+    throw std::runtime_error(path + ": partial_rotary_factor is " + std::to_string(factor) +
+                             ", expected one that makes an even number of the " +
+                             std::to_string(config.head_dim) + " dimensions of a head rotate");
+  }
+}
+
+}  // namespace
+
+int rotary_dim(const Config& config) {
+  return static_cast<int>(config.head_dim * config.partial_rotary_factor);
+}
+
+Config read_config(const std::string& path) {
+  Config config;
+  if (path.ends_with(".gguf") && !fs::is_directory(path)) {
+    config = read_gguf_config(path);
+  } else {
+    const fs::path directory =
+        fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
+    config = read_config_json(directory.string());
+  }
+  check(config, path);
+  return config;
+}
+
+}  // namespace qwen
