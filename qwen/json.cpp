@@ -42,6 +42,11 @@ AnyJson parse(std::string_view text, const std::string& source) {
     }
     return true;
   };
+  // The library skips the first and takes the second for the end; other parsers do neither.
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    throw std::runtime_error(source + ": not valid JSON, it starts with a byte order mark");
+  }
+  if (const auto zero = text.find('\0'); zero != text.npos) fail_syntax(text, zero + 1, source);
   try {
     return AnyJson::parse(text.begin(), text.end(), check_depth);
   } catch (const typename AnyJson::parse_error& error) {
