@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
@@ -78,22 +79,30 @@ inline void store_first(float* p, Vec v, int count) {
   std::memcpy(p, &v, static_cast<std::size_t>(count) * sizeof(float));
 }
 
-// Sum of the lanes: the upper half is added to the lower, until one is left.
+// v with its lanes turned by `Shift` places.
+template <int Shift, int... Lane>
+inline Vec turn(Vec v, std::integer_sequence<int, Lane...>) {
+  return __builtin_shufflevector(v, v, (Lane + Shift) % kLanes...);
+}
+
+// Sum (largest) of the lanes: the upper half meets the lower, until one lane is left.
 inline float sum(Vec v) {
-  float lane[kLanes];
-  store(lane, v);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-  }
-  return lane[0];
+  constexpr std::make_integer_sequence<int, kLanes> lanes;
+  if constexpr (kLanes >= 16) v += turn<8>(v, lanes);
+  if constexpr (kLanes >= 8) v += turn<4>(v, lanes);
+  v += turn<2>(v, lanes);
+  v += turn<1>(v, lanes);
+  return v[0];
+}
+inline Vec larger(Vec a, Vec b) {
+  return a > b ? a : b;
 }
 inline float max(Vec v) {
-  float lane[kLanes];
-  store(lane, v);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-  }
-  return lane[0];
+  constexpr std::make_integer_sequence<int, kLanes> lanes;
+  if constexpr (kLanes >= 16) v = larger(v, turn<8>(v, lanes));
+  if constexpr (kLanes >= 8) v = larger(v, turn<4>(v, lanes));
+  v = larger(v, turn<2>(v, lanes));
+  return larger(v, turn<1>(v, lanes))[0];
 }
 
 // e^x: x = n ln 2 + r with |r| <= ln 2 / 2, so e^x = 2^n e^r. The Taylor series of e^r up to r^7 is
