@@ -22,11 +22,8 @@ function(qwen_module name)
   if(NOT EXISTS ${PROJECT_SOURCE_DIR}/qwen/${name}.cpp)
     return()  # GUARD
   endif()
-  set(sources qwen/${name}.cpp)
-  if(EXISTS ${PROJECT_SOURCE_DIR}/qwen/${name}_fast.cpp)
-    list(APPEND sources qwen/${name}_fast.cpp)
-  endif()
-  add_library(${name} STATIC ${sources})
+  file(GLOB fast CONFIGURE_DEPENDS qwen/${name}_fast.cpp)
+  add_library(${name} STATIC qwen/${name}.cpp ${fast})
   target_link_libraries(${name} PUBLIC qwen_options ${ARGN})
 endfunction()
 

@@ -145,8 +145,9 @@ configure() { # preset, folder
 }
 
 build() { # folder, targets…
-  local folder=$1
+  local folder=$1 brief=--quiet
   shift
-  quietly cmake --build "$folder" --parallel "$(processors)" --target "$@" ||
+  [ -e "$folder/build.ninja" ] || brief=--silent
+  quietly cmake --build "$folder" --parallel "$(processors)" --target "$@" -- $brief ||
     fail "building $* failed, see above"
 }
