@@ -41,6 +41,8 @@ int rotary_dim(const Config& config) {
 }
 
 Config read_config(const std::string& path) {
+  if (!fs::exists(path))
+    throw std::runtime_error("cannot read " + path + ": there is no such file");
   Config config;
   if (path.ends_with(".gguf") && !fs::is_directory(path)) {
     config = read_gguf_config(path);

@@ -238,6 +238,8 @@ TEST_CASE(
     check_throws_with([&] { read_config(folder.path()); }, part);
   };
   refused("cannot read " + folder.path() + "/config.json: No such file or directory");
+  check_throws_with([&] { read_config(folder.path() + "/none"); },
+                    "cannot read " + folder.path() + "/none: there is no such file");
   folder.write("config.json", "{");
   refused("config.json: not valid JSON");
   folder.write("config.json", "[1]");

@@ -139,8 +139,8 @@ TEST_CASE("weights: a directory, an index and a single file open the same way") 
 TEST_CASE("weights: the wrapper's tensors have the names of a text model") {
   const Checkpoint wrapper = open_checkpoint("checkpoints/wrapper");
   CHECK(find(wrapper, "model.embed_tokens.weight").shape == std::vector<std::size_t>{263, 39});
-  for (const auto& [name, tensor] : wrapper.tensors) {
-    CHECK_MESSAGE(name.find("language_model") == std::string::npos, name);
+  for (const auto& entry : wrapper.tensors) {
+    CHECK_MESSAGE(entry.first.find("language_model") == std::string::npos, entry.first);
   }
 }
 

@@ -1,0 +1,34 @@
+#include "qwen/program.h"
+
+#include <exception>
+#include <iostream>
+
+#include "qwen/locate.h"
+
+namespace qwen {
+
+void add_model_option(CLI::App& app, std::string& model) {
+  model = default_model();
+  app.add_option("--model", model, "a directory, a .safetensors file or a .gguf file")
+      ->capture_default_str();
+}
+
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& work) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << error.what() << "; --help lists the options\n";
+    return 2;
+  }
+  try {
+    work();
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace qwen
