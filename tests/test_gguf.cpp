@@ -270,9 +270,10 @@ void check_same_model(const std::string& gguf, const std::string& folder) {
   const Config config = read_config(folder);
   const Checkpoint actual = open_gguf(gguf), expected = open_checkpoint(folder);
   REQUIRE(text_names(actual) == text_names(expected));
-  for (const auto& [name, tensor] : actual.tensors) {
+  for (const auto& entry : actual.tensors) {
+    const std::string& name = entry.first;
     CAPTURE(name);
-    const StoredTensor& reference = find(expected, name);
+    const StoredTensor &tensor = entry.second, &reference = find(expected, name);
     CHECK(tensor.name == name);
     CHECK(tensor.shape == reference.shape);
     const auto x = undone(actual.conventions, config, tensor), y = floats(reference);
@@ -329,13 +330,13 @@ const Pair kPairs[] = {
 // ---- the same model in both formats --------------------------------------------------------
 
 TEST_CASE("gguf: tensors have the names, shapes and numbers of the safetensors checkpoint") {
-  for (const auto& [gguf, folder] : kPairs) check_same_model(gguf, folder);
+  for (const Pair& pair : kPairs) check_same_model(pair.gguf, pair.folder);
 }
 
 TEST_CASE("gguf: the config is that of the safetensors checkpoint") {
-  for (const auto& [gguf, folder] : kPairs) {
-    CAPTURE(gguf);
-    check_same_config(read_gguf_config(gguf), read_config(folder));
+  for (const Pair& pair : kPairs) {
+    CAPTURE(pair.gguf);
+    check_same_config(read_gguf_config(pair.gguf), read_config(pair.folder));
   }
 }
 
