@@ -185,13 +185,13 @@ std::vector<GgufBlock> gguf_blocks(const Gguf& gguf) {
 
 Checkpoint open_gguf(const std::string& path) {
   const Gguf gguf = read_gguf(path);
-  const auto blocks = gguf_blocks(gguf);
-  Checkpoint checkpoint{path, {}, conventions(gguf), {}};
   if (find_integer(gguf, "split.count").value_or(1) > 1) {
     fail(gguf,
          "is one part of a model split over several files; merge them first (llama.cpp: "
          "llama-gguf-split --merge)");
   }
+  const auto blocks = gguf_blocks(gguf);
+  Checkpoint checkpoint{path, {}, conventions(gguf), {}};
   bool leaves_out_mtp = false;
   for (const auto& tensor : gguf.tensors) {
     if (is_picture(tensor.name)) continue;
