@@ -19,6 +19,7 @@ struct Layer {
 
 // What one sequence remembers in one layer: of the kind its mixer needs.
 using LayerState = std::variant<KVCache, DeltaState>;
+LayerState empty_layer_state(const Config& config, LayerType type);
 
 // x [T, hidden_size] holds the new rows of all shares, one after the other (segment.h); moved on in
 // place.

@@ -70,7 +70,7 @@ struct F16 {
 #if defined(__AVX512F__)
     __m256i bits;
     std::memcpy(&bits, p, sizeof bits);
-    return (Vec)_mm512_cvtph_ps(bits);
+    return (Vec)_mm512_maskz_cvtph_ps(0xFFFF, bits);  // all lanes; gcc 12 warns of the plain form
 #elif defined(__F16C__) && defined(__AVX2__)
     __m128i bits;
     std::memcpy(&bits, p, sizeof bits);

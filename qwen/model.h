@@ -1,8 +1,9 @@
 // The whole model: embedding, layers, final norm, head.
+//
+//   ids ─ embed ─ x ─ layer 0 ─ … ─ layer 23 ─ norm ─ hidden ─ head ─ logits
+//                      │ state         │ state
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,39 +16,43 @@ struct Model {
   Config config;
   Weight embed_tokens;  // [vocab_size, hidden_size]
   std::vector<Layer> layers;
-  Tensor1 norm;    // [hidden_size]
-  Weight lm_head;  // [vocab_size, hidden_size]; embed_tokens itself when the file has none
-  std::vector<std::string> remarks;  // of reading the checkpoint, worth telling the user
+  Tensor1 norm;                      // [hidden_size]
+  Weight lm_head;                    // [vocab_size, hidden_size]; embed_tokens where it is tied
+  std::vector<std::string> remarks;  // of loading, worth telling the user
 };
 
-// Everything one sequence remembers.
+// Everything one sequence remembers. A copy is a sequence of its own from there on.
 struct State {
   int position = 0;                // tokens read so far
   std::vector<LayerState> layers;  // one per layer
 };
 
-// A sequence's share of a forward call: its state and how many of the ids are its own.
-struct Segment {
-  State* state;
-  int rows;
-  bool all_logits = false;  // logits of every row, not only of the last
-};
-
-// Opens a checkpoint and names every part. With `dtype`, matrices are converted to it. Every tensor
-// of the file must be used, or be known not to concern text. std::runtime_error, one line.
-Model load_model(const std::string& path, std::optional<DType> dtype = std::nullopt);
-
 // The state before the first token.
 State empty_state(const Config& config);
 
-// ids [T]: the new tokens of all segments, one after the other -> logits [segments' last rows (or
-// all their rows), vocab_size], in the segments' order. The states are moved on. If an id is out of
-// range or a context would grow past max_position_embeddings: std::invalid_argument, before any
-// state changes. std::runtime_error naming the layer when a value is not finite.
-Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids,
-                std::span<const Segment> segments);
+// std::invalid_argument unless `ids` can be read after `position` tokens: at least one, each below
+// vocab_size, and no more than fit into max_position_embeddings.
+void check_tokens(const Config& config, std::span<const int> ids, int position);
 
-// One sequence alone: logits [1, vocab_size] of the last token.
+// ids [T]: the new tokens of all shares, one after the other (segment.h) -> [T, hidden_size], their
+// hidden states after the final norm. The states are moved on.
+// Throws what check_tokens does, before any state is touched, and std::runtime_error naming the
+// layer as soon as a value is no longer finite.
+Tensor2 hidden_states(const Model& model, const Ops& ops, std::span<const int> ids,
+                      std::span<const Share<State>> shares);
+
+// hidden [T, hidden_size] -> logits [T, vocab_size]. The widest product of the model: give it only
+// the rows whose next token is wanted.
+Tensor2 head(const Model& model, const Ops& ops, const Tensor2& hidden);
+
+// Logits [shares, vocab_size] of the last token of every share.
+Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids,
+                std::span<const Share<State>> shares);
+
+// One sequence alone: logits [1, vocab_size] of its last token.
 Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids, State& state);
+
+// The id of the largest of one row of logits; the lowest such id.
+int argmax(std::span<const float> logits);
 
 }  // namespace qwen

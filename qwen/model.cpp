@@ -1,0 +1,128 @@
+#include "qwen/model.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "qwen/embedding.h"
+#include "qwen/simd.h"
+
+namespace qwen {
+namespace {
+
+void check_call(const Config& config, std::span<const int> ids,
+                std::span<const Share<State>> shares) {
+  std::size_t rows = 0;
+  for (const Share<State>& share : shares)
+    rows += static_cast<std::size_t>(std::max(share.rows, 0));
+  if (rows != ids.size() || shares.empty()) {
+    throw std::invalid_argument("[forward] " + std::to_string(ids.size()) + " ids for " +
+                                std::to_string(rows) + " rows of " + std::to_string(shares.size()) +
+                                " sequences");
+  }
+  for (const Share<State>& share : shares) {
+    const std::size_t own = static_cast<std::size_t>(std::max(share.rows, 0));
+    check_tokens(config, ids.first(own), share.state->position);
+    ids = ids.subspan(own);
+  }
+}
+
+// A finite x times 0 is 0; infinity and NaN give NaN, which no sum loses again.
+bool is_finite(const Tensor2& x) {
+  simd::Vec zero{};
+  const float* p = x.data();
+  const std::size_t size = x.size(), whole = size / simd::kLanes * simd::kLanes;
+  for (std::size_t i = 0; i < whole; i += simd::kLanes) zero += simd::load(p + i) * 0.0f;
+  zero += simd::load_first(p + whole, static_cast<int>(size - whole)) * 0.0f;
+  return simd::sum(zero) == 0;
+}
+
+void expect_finite(const Tensor2& x, const std::string& where) {
+  if (is_finite(x)) return;
+  const int N = dim(x, 1);
+  for (int t = 0; t < dim(x, 0); ++t) {
+    for (int i = 0; i < N; ++i) {
+      if (std::isfinite(x(t, i))) continue;
+      throw std::runtime_error("[forward] " + where + ": row " + std::to_string(t) + ", column " +
+                               std::to_string(i) + " is " + std::to_string(x(t, i)) +
+                               "; a weight is not finite, or a value has overflowed");
+    }
+  }
+}
+
+}  // namespace
+
+void check_tokens(const Config& config, std::span<const int> ids, int position) {
+  if (ids.empty()) throw std::invalid_argument("[forward] no tokens: at least 1 is needed");
+  const int limit = config.max_position_embeddings;
+  if (ids.size() > static_cast<std::size_t>(limit - position)) {
+    throw std::invalid_argument("[forward] " + std::to_string(ids.size()) + " more tokens after " +
+                                std::to_string(position) +
+                                " do not fit into the model's context of " + std::to_string(limit) +
+                                " (max_position_embeddings)");
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < config.vocab_size) continue;
+    throw std::invalid_argument("[forward] token id " + std::to_string(ids[i]) + " at position " +
+                                std::to_string(position + i) +
+                                " is not below vocab_size = " + std::to_string(config.vocab_size));
+  }
+}
+
+State empty_state(const Config& config) {
+  State state;
+  for (LayerType type : config.layer_types) {
+    state.layers.push_back(empty_layer_state(config, type));
+  }
+  return state;
+}
+
+Tensor2 hidden_states(const Model& model, const Ops& ops, std::span<const int> ids,
+                      std::span<const Share<State>> shares) {
+  check_call(model.config, ids, shares);
+  Tensor2 x = embed(model.embed_tokens, ids);
+  expect_finite(x, "embed_tokens");
+  std::vector<Share<LayerState>> layer_shares(shares.size());
+  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+    ops.begin_layer(static_cast<int>(layer));
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      layer_shares[i] = {&shares[i].state->layers[layer], shares[i].rows};
+    }
+    layer_forward(ops, model.config, model.layers[layer], layer_shares, x);
+    expect_finite(x, "layer " + std::to_string(layer));
+  }
+  for (const Share<State>& share : shares) share.state->position += share.rows;
+  ops.begin_layer(-1);
+  x = ops.rms_norm(x, model.norm, model.config.rms_norm_eps);
+  expect_finite(x, "the final norm");
+  return x;
+}
+
+Tensor2 head(const Model& model, const Ops& ops, const Tensor2& hidden) {
+  Tensor2 logits = ops.linear(hidden, model.lm_head);
+  expect_finite(logits, "the head");
+  return logits;
+}
+
+Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids,
+                std::span<const Share<State>> shares) {
+  const Tensor2 hidden = hidden_states(model, ops, ids, shares);
+  const int H = model.config.hidden_size;
+  Tensor2 last = uninit(shares.size(), H);
+  int t = -1;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    t += shares[i].rows;
+    std::copy_n(row(hidden, t), H, row(last, static_cast<int>(i)));
+  }
+  return head(model, ops, last);
+}
+
+Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids, State& state) {
+  const Share<State> alone{&state, static_cast<int>(ids.size())};
+  return forward(model, ops, ids, {&alone, 1});
+}
+
+int argmax(std::span<const float> logits) {
+  return static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace qwen

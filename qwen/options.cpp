@@ -1,0 +1,39 @@
+#include "qwen/options.h"
+
+#include <cstdio>
+#include <optional>
+
+#include "qwen/machine.h"
+#include "qwen/parallel.h"
+
+namespace qwen {
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  add_model_option(app, options.model);
+  app.add_option("--dtype", options.dtype,
+                 "convert the matrices to this type; without it they stay as they are stored")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  app.add_option("--threads", options.threads,
+                 "threads to use; without it as many as there are cores to be had")
+      ->check(CLI::Range(1, 4096));
+}
+
+Model open_model(const ModelOptions& options) {
+  if (options.threads > 0) {
+    const int threads = set_thread_count(options.threads);
+    if (threads < options.threads) {
+      std::fprintf(stderr, "%d threads asked for, the system gave %d\n", options.threads, threads);
+    }
+  } else {
+    const DefaultThreads threads = default_threads();
+    set_thread_count(threads.count);
+    std::fprintf(stderr, "threads: %d (%s)\n", threads.count, threads.reason.c_str());
+  }
+  std::optional<DType> dtype;
+  if (!options.dtype.empty()) dtype = dtype_from_name(options.dtype);
+  Model model = load_model(options.model, dtype);
+  for (const std::string& remark : model.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
+  return model;
+}
+
+}  // namespace qwen

@@ -1,0 +1,102 @@
+// Logits of a sequence of token ids, as a float32 .npy file: for comparing with anything.
+//
+//   build/tools/logits --model M --ids 1,2,3 --out F.npy
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <stdexcept>
+
+#include "qwen/check.h"
+#include "qwen/model.h"
+#include "qwen/options.h"
+#include "qwen/profile.h"
+#include "qwen/tables.h"
+
+using namespace qwen;
+
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<int> ids, pieces;
+  bool all = false, plain = false, check = false, profile = false;
+  std::string out;
+};
+
+// The .npy format: a magic number, its version, the length of a header that is a Python
+// dictionary, padded with spaces so that the data is aligned to 64 bytes.
+void write_npy(const std::string& path, const Tensor2& x) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
+                       std::to_string(dim(x, 0)) + ", " + std::to_string(dim(x, 1)) + "), }";
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  const std::string unfinished = path + ".part";
+  std::ofstream file(unfinished, std::ios::binary);
+  file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() % 256)
+       << static_cast<char>(header.size() / 256) << header;
+  file.write(reinterpret_cast<const char*>(x.data()),
+             static_cast<std::streamsize>(x.size() * sizeof(float)));
+  file.close();
+  if (!file) throw std::runtime_error(path + ": cannot be written");
+  std::filesystem::rename(unfinished, path);
+}
+
+// The rows of logits asked for, after reading the ids in the pieces asked for.
+Tensor2 logits_of(const Model& model, const Ops& ops, const Options& options) {
+  std::vector<int> pieces = options.pieces;
+  const int count = static_cast<int>(options.ids.size());
+  if (pieces.empty()) pieces = {count};
+  if (std::accumulate(pieces.begin(), pieces.end(), 0) != count) {
+    throw std::invalid_argument("--pieces must add up to the number of ids, " +
+                                std::to_string(count));
+  }
+  State state = empty_state(model.config);
+  check_tokens(model.config, options.ids, 0);
+  Tensor2 rows = uninit(options.all ? count : 1, model.config.hidden_size);
+  std::span<const int> rest = options.ids;
+  for (const int piece : pieces) {
+    const Share<State> alone{&state, piece};
+    const Tensor2 hidden = hidden_states(model, ops, rest.first(std::max(piece, 0)), {&alone, 1});
+    rest = rest.subspan(piece);
+    const int kept = options.all ? piece : 1;
+    std::copy_n(row(hidden, piece - kept), kept * dim(hidden, 1),
+                row(rows, options.all ? state.position - piece : 0));
+  }
+  return head(model, ops, rows);
+}
+
+void run(const Options& options) {
+  const Model model = open_model(options.model);
+  Profile profile;
+  Ops ops = options.plain ? plain_ops() : fast_ops();
+  if (options.profile) ops = timed_ops(ops, profile);
+  if (options.check) ops = checked_ops(ops, plain_ops());
+
+  const auto start = std::chrono::steady_clock::now();
+  const Tensor2 logits = logits_of(model, ops, options);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (options.profile) std::printf("%s", report(profile, seconds.count()).c_str());
+  if (options.check) std::printf("every operator agrees with its plain version\n");
+  if (!options.out.empty()) write_npy(options.out, logits);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Logits of a sequence of token ids");
+  Options options;
+  add_model_options(app, options.model);
+  app.add_option("--ids", options.ids, "token ids, separated by commas")
+      ->delimiter(',')
+      ->required();
+  app.add_option("--pieces", options.pieces, "read the ids in pieces of these sizes")
+      ->delimiter(',');
+  app.add_flag("--all", options.all, "logits of every row, not only of the last");
+  app.add_flag("--plain", options.plain, "compute with the plain operators");
+  app.add_flag("--check", options.check, "compare every operator with its plain version");
+  app.add_flag("--profile", options.profile, "print the time by operator");
+  app.add_option("--out", options.out, "write a float32 .npy file");
+  return run_program(app, argc, argv, [&] { run(options); });
+}
