@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "qwen/rope.h"
@@ -96,9 +97,26 @@ Tensor2 attention_forward(const Ops& ops, const Config& config, const Attention&
   return ops.linear(y, weights.o_proj);
 }
 
+void check_attention(const Tensor3& q, const Tensor3& keys, const Tensor3& values, int position) {
+  const int T = dim(q, 0), Hq = dim(q, 1), D = dim(q, 2);
+  const int capacity = dim(keys, 0), Hkv = dim(keys, 1);
+  expect_shape("[attention] keys", keys, {capacity, Hkv, D});
+  expect_shape("[attention] values", values, {capacity, Hkv, D});
+  if (position < 0 || position + T > capacity) {
+    throw std::invalid_argument("[attention] queries at positions " + std::to_string(position) +
+                                " to " + std::to_string(position + T - 1) + ", but only " +
+                                std::to_string(capacity) + " keys");
+  }
+  if (Hq % Hkv != 0) {
+    throw std::invalid_argument("[attention] " + std::to_string(Hq) + " query heads cannot share " +
+                                std::to_string(Hkv) + " key/value heads evenly");
+  }
+}
+
 namespace plain {
 
 Tensor2 attention(const Tensor3& q, const Tensor3& keys, const Tensor3& values, int position) {
+  check_attention(q, keys, values, position);
   const int T = dim(q, 0), Hq = dim(q, 1), D = dim(q, 2), Hkv = dim(keys, 1);
   const float scale = 1 / std::sqrt(static_cast<float>(D));
   Tensor2 y = zeros(T, Hq * D);

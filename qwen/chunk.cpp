@@ -14,10 +14,25 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 #include "qwen/shape.h"
 
-namespace qwen::plain {
+namespace qwen {
+
+void check_chunk_delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta, const Tensor3& S,
+                            int chunk) {
+  const int T = dim(qkv.v, 0), Hv = dim(qkv.v, 1), Dv = dim(qkv.v, 2), Dk = dim(qkv.k, 2);
+  expect_shape("[chunk_delta_rule] g", g, {T, Hv});
+  expect_shape("[chunk_delta_rule] beta", beta, {T, Hv});
+  expect_shape("[chunk_delta_rule] S", S, {Hv, Dk, Dv});
+  if (chunk < 1) {
+    throw std::invalid_argument("[chunk_delta_rule] chunk is " + std::to_string(chunk) +
+                                ", expected at least 1 token");
+  }
+}
+
+namespace plain {
 namespace {
 
 // One head's part of a chunk of C tokens.
@@ -122,9 +137,8 @@ void run(const Chunk& c, float* S, float* o, int stride) {
 
 Tensor3 chunk_delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
                          const std::vector<int>& key_head, Tensor3& S, int chunk) {
-  const int T = dim(qkv.v, 0), Hv = dim(qkv.v, 1), Dv = dim(qkv.v, 2), Dk = dim(qkv.k, 2);
-  expect_shape("[chunk_delta_rule] S", S, {Hv, Dk, Dv});
-  if (chunk < 1) throw std::invalid_argument("[chunk_delta_rule] a chunk needs at least 1 token");
+  check_chunk_delta_rule(qkv, g, beta, S, chunk);
+  const int T = dim(qkv.v, 0), Hv = dim(qkv.v, 1), Dv = dim(qkv.v, 2);
   Tensor3 o = uninit(T, Hv, Dv);
   for (int h = 0; h < Hv; ++h) {
     for (int first = 0; first < T; first += chunk) {
@@ -136,4 +150,5 @@ Tensor3 chunk_delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
   return o;
 }
 
-}  // namespace qwen::plain
+}  // namespace plain
+}  // namespace qwen

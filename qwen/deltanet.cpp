@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "qwen/shape.h"
@@ -59,6 +61,38 @@ Gates gates(const Tensor2& a, const Tensor2& b, const Tensor1& A, const Tensor1&
   return y;
 }
 
+void move_tail(const Tensor2& in, Tensor2& tail) {
+  const int T = dim(in, 0), C = dim(in, 1), kept = dim(tail, 0);
+  for (int i = 0; i < kept; ++i) {
+    const int s = T - kept + i;  // below 0: fewer new rows than the tail has, old ones move up
+    std::copy_n(s >= 0 ? row(in, s) : row(tail, s + kept), C, row(tail, i));
+  }
+}
+
+void check_conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads,
+                    const Tensor2& tail) {
+  const int T = dim(in, 0), width = dim(kernel, 1);
+  const int C = 2 * heads.Hk * heads.Dk + heads.Hv * heads.Dv;
+  expect_shape("[conv_qkv] in", in, {T, C});
+  expect_shape("[conv_qkv] kernel", kernel, {C, width});
+  expect_shape("[conv_qkv] tail", tail, {width - 1, C});
+}
+
+void check_delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
+                      const std::vector<int>& key_head, const Tensor3& S) {
+  const int T = dim(qkv.v, 0), Hv = dim(qkv.v, 1), Dv = dim(qkv.v, 2);
+  const int Hk = dim(qkv.k, 1), Dk = dim(qkv.k, 2);
+  expect_shape("[delta_rule] q", qkv.q, {T, Hk, Dk});
+  expect_shape("[delta_rule] k", qkv.k, {T, Hk, Dk});
+  expect_shape("[delta_rule] g", g, {T, Hv});
+  expect_shape("[delta_rule] beta", beta, {T, Hv});
+  expect_shape("[delta_rule] S", S, {Hv, Dk, Dv});
+  if (static_cast<int>(key_head.size()) != Hv) {
+    throw std::invalid_argument("[delta_rule] key_head has " + std::to_string(key_head.size()) +
+                                " entries, expected one per value head, " + std::to_string(Hv));
+  }
+}
+
 namespace plain {
 namespace {
 
@@ -77,15 +111,6 @@ Tensor2 causal_conv(const Tensor2& in, const Tensor2& kernel, const Tensor2& tai
     }
   }
   return y;
-}
-
-// The last rows of tail and `in` together. Fewer new rows than the tail has: old ones move up.
-void move_tail(const Tensor2& in, Tensor2& tail) {
-  const int T = dim(in, 0), C = dim(in, 1), kept = dim(tail, 0);
-  for (int i = 0; i < kept; ++i) {
-    const int s = T - kept + i;
-    std::copy_n(s >= 0 ? row(in, s) : row(tail, s + kept), C, row(tail, i));
-  }
 }
 
 // Columns first … first + heads * D - 1 of y [T, C] -> [T, heads, D].
@@ -112,12 +137,8 @@ void l2_normalize(Tensor3& x, float scale) {
 }  // namespace
 
 Qkv conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads, Tensor2& tail) {
+  check_conv_qkv(in, kernel, heads, tail);
   const auto [Hk, Dk, Hv, Dv] = heads;
-  const int T = dim(in, 0), C = 2 * Hk * Dk + Hv * Dv;
-  expect_shape("[conv_qkv] in", in, {T, C});
-  expect_shape("[conv_qkv] kernel", kernel, {C, dim(kernel, 1)});
-  expect_shape("[conv_qkv] tail", tail, {dim(kernel, 1) - 1, C});
-
   const Tensor2 y = causal_conv(in, kernel, tail);
   move_tail(in, tail);
   Qkv qkv{columns(y, 0, Hk, Dk), columns(y, Hk * Dk, Hk, Dk), columns(y, 2 * Hk * Dk, Hv, Dv)};
@@ -128,10 +149,8 @@ Qkv conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads, 
 
 Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
                    const std::vector<int>& key_head, Tensor3& S) {
+  check_delta_rule(qkv, g, beta, key_head, S);
   const int T = dim(qkv.v, 0), Hv = dim(qkv.v, 1), Dv = dim(qkv.v, 2), Dk = dim(qkv.k, 2);
-  expect_shape("[delta_rule] S", S, {Hv, Dk, Dv});
-  expect_shape("[delta_rule] g", g, {T, Hv});
-  expect_shape("[delta_rule] beta", beta, {T, Hv});
   Tensor3 o = zeros(T, Hv, Dv);
   std::vector<float> d(Dv);
   for (int t = 0; t < T; ++t) {

@@ -50,6 +50,9 @@ struct Gates {
 };
 Gates gates(const Tensor2& a, const Tensor2& b, const Tensor1& A, const Tensor1& dt_bias);
 
+// tail [width - 1, C] becomes the last rows of the old tail and in [T, C] together.
+void move_tail(const Tensor2& in, Tensor2& tail);
+
 namespace plain {
 // See Ops::conv_qkv. Tap j of `width` meets the input of width - 1 - j tokens ago; taps are added
 // oldest first. L2: x / sqrt(sum(x^2) + 1e-6), the reference's l2norm, eps inside the root.
@@ -61,7 +64,7 @@ Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
 
 namespace fast {
 Qkv conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads, Tensor2& tail);
-// Blocks of columns of S that stay in L1, two passes over each per token, heads and blocks in
+// Blocks of columns of S that stay in L1, one sweep over each per token, heads and blocks in
 // threads (deltanet_fast.cpp).
 Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
                    const std::vector<int>& key_head, Tensor3& S);

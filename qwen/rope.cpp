@@ -24,10 +24,8 @@ Rotation rotation(const Config& config, int position, int T) {
   return turn;
 }
 
-namespace plain {
-
-void rope(Tensor3& x, const Tensor2& cos, const Tensor2& sin) {
-  const int T = dim(x, 0), heads = dim(x, 1), D = dim(x, 2), half = dim(cos, 1);
+void check_rope(const Tensor3& x, const Tensor2& cos, const Tensor2& sin) {
+  const int T = dim(x, 0), D = dim(x, 2), half = dim(cos, 1);
   if (2 * half > D) {
     throw std::invalid_argument("[rope] " + std::to_string(half) +
                                 " pairs do not fit in heads of " + std::to_string(D) +
@@ -35,6 +33,13 @@ void rope(Tensor3& x, const Tensor2& cos, const Tensor2& sin) {
   }
   expect_shape("[rope] cos", cos, {T, half});
   expect_shape("[rope] sin", sin, {T, half});
+}
+
+namespace plain {
+
+void rope(Tensor3& x, const Tensor2& cos, const Tensor2& sin) {
+  check_rope(x, cos, sin);
+  const int T = dim(x, 0), heads = dim(x, 1), half = dim(cos, 1);
   for (int t = 0; t < T; ++t) {
     for (int h = 0; h < heads; ++h) {
       for (int i = 0; i < half; ++i) {

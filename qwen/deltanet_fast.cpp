@@ -1,0 +1,236 @@
+// The delta rule, one block of columns of S after the other.
+//
+// Columns of S never meet: column j needs k, q, the gates, and its own v[j]. So a block of columns
+// stays in the first-level cache while all tokens pass by. A token takes one sweep over its rows:
+//
+//   S[i] = decay S[i] + k[i] d        write what the last recall has shown to be missing
+//   o   += q[i] S[i]                  read
+//   r   += k'[i] S[i]                 recall, already for the next token's key k'
+//
+// d = beta (v - decay r) then follows from r alone, since decay S^T k = (decay S)^T k. That makes
+// four operations for each load and store, and one chain of sums per column, i ascending, for o and
+// for r. Neither the width of a block nor the number of tokens in a call changes them.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "qwen/deltanet.h"
+#include "qwen/parallel.h"
+#include "qwen/simd.h"
+
+namespace qwen {
+
+void check_conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads,
+                    const Tensor2& tail);  // deltanet.cpp
+void check_delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
+                      const std::vector<int>& key_head, const Tensor3& S);
+
+namespace fast {
+namespace {
+
+using simd::kLanes;
+using simd::Vec;
+
+// A block is kVectors vectors wide; each takes three registers, for d and the sums o and r. Two
+// chains for each hide the latency of a multiply-add (4 cycles, two a cycle: 8 chains).
+#if defined(__AVX512F__) || defined(__ARM_NEON)
+constexpr int kVectors = 4;
+#else
+constexpr int kVectors = 2;
+#endif
+constexpr int kWidth = kVectors * kLanes;
+
+// Elements of S times tokens, or of the convolution, that are worth a thread of their own: some 10
+// microseconds, ten times what handing them over costs.
+constexpr int kPiece = 65536;
+
+// A vector of which only the first `count` lanes need be there; more than kLanes are all of them.
+Vec load_up_to(const float* p, int count) {
+  return count >= kLanes ? simd::load(p) : simd::load_first(p, count);
+}
+void store_up_to(float* p, Vec v, int count) {
+  return count >= kLanes ? simd::store(p, v) : simd::store_first(p, v, count);
+}
+
+struct Columns {
+  Vec at[kVectors];
+};
+
+// `count` columns of a row; what lies past them is 0 and is neither read nor written.
+Columns load_columns(const float* p, int count) {
+  Columns x{};
+  for (int c = 0; c < kVectors && count > 0; ++c, p += kLanes, count -= kLanes) {
+    x.at[c] = load_up_to(p, count);
+  }
+  return x;
+}
+void store_columns(float* p, const Columns& x, int count) {
+  for (int c = 0; c < kVectors && count > 0; ++c, p += kLanes, count -= kLanes) {
+    store_up_to(p, x.at[c], count);
+  }
+}
+
+// S^T k, S a block [Dk, kWidth].
+[[gnu::noinline]] void recall(const float* S, int Dk, const float* k, Columns& recalled) {
+  Columns r{};
+  for (int i = 0; i < Dk; ++i, S += kWidth) {
+    const Vec key = simd::broadcast(k[i]);
+    for (int c = 0; c < kVectors; ++c) {
+      r.at[c] = simd::fma(simd::load(S + c * kLanes), key, r.at[c]);
+    }
+  }
+  recalled = r;
+}
+
+// One token's sweep. A function of its own, so that the compilers give all registers to it.
+[[gnu::noinline]] void sweep(float* S, int Dk, float decay, const Columns& written, const float* k,
+                             const float* q, const float* next_k, Columns& read,
+                             Columns& recalled) {
+  const Vec keep = simd::broadcast(decay);
+  const Columns d = written;
+  Columns o{}, r{};
+  for (int i = 0; i < Dk; ++i, S += kWidth) {
+    const Vec key = simd::broadcast(k[i]), query = simd::broadcast(q[i]);
+    const Vec next = simd::broadcast(next_k[i]);
+    for (int c = 0; c < kVectors; ++c) {
+      const Vec s = simd::fma(key, d.at[c], keep * simd::load(S + c * kLanes));
+      simd::store(S + c * kLanes, s);
+      o.at[c] = simd::fma(s, query, o.at[c]);
+      r.at[c] = simd::fma(s, next, r.at[c]);
+    }
+  }
+  read = o;
+  recalled = r;
+}
+
+// Asks for n floats, into the second-level cache: the first is full of S.
+void prefetch(const float* p, int n) {
+  constexpr int kCacheLine = 16, kSecondLevel = 2;
+  for (int i = 0; i < n; i += kCacheLine) __builtin_prefetch(p + i, 0, kSecondLevel);
+}
+
+// All tokens of one head over `count` columns, from the given one on.
+struct Block {
+  const Qkv& qkv;
+  const Tensor2& decay;
+  const Tensor2& beta;
+  int head, key_head, first, count;
+};
+void run(const Block& b, float* S, Tensor3& o) {
+  const int T = dim(b.qkv.v, 0), Dk = dim(b.qkv.k, 2), Dv = dim(b.qkv.v, 2);
+  const int at_key = Dk * b.key_head, at_value = Dv * b.head + b.first;
+  Columns o_t, r;
+  recall(S, Dk, row(b.qkv.k, 0) + at_key, r);
+  for (int t = 0; t < T; ++t) {
+    const float decay = b.decay(t, b.head), beta = b.beta(t, b.head);
+    Columns d = load_columns(row(b.qkv.v, t) + at_value, b.count);
+    for (int c = 0; c < kVectors; ++c) d.at[c] = beta * (d.at[c] - decay * r.at[c]);
+    // The rows of a head lie kilobytes apart, a pattern the processor does not foresee.
+    if (const int soon = t + 4; soon < T) {
+      prefetch(row(b.qkv.k, soon) + at_key, Dk);
+      prefetch(row(b.qkv.q, soon) + at_key, Dk);
+      prefetch(row(b.qkv.v, soon) + at_value, b.count);
+      prefetch(row(o, soon) + at_value, b.count);
+    }
+    const int next = std::min(t + 1, T - 1);  // after the last token nobody uses what is recalled
+    sweep(S, Dk, decay, d, row(b.qkv.k, t) + at_key, row(b.qkv.q, t) + at_key,
+          row(b.qkv.k, next) + at_key, o_t, r);
+    store_columns(row(o, t) + at_value, o_t, b.count);
+  }
+}
+
+// ---- conv_qkv ----
+
+// kernel [C, width] -> [width, C]: tap j of neighbouring channels side by side.
+Tensor2 by_tap(const Tensor2& kernel) {
+  const int C = dim(kernel, 0), width = dim(kernel, 1);
+  Tensor2 taps = uninit(width, C);
+  for (int j = 0; j < width; ++j) {
+    for (int c = 0; c < C; ++c) taps(j, c) = kernel(c, j);
+  }
+  return taps;
+}
+
+// The channels c … c + n - 1 of one token; inputs[j] is the row that tap j meets.
+void convolve(const std::vector<const float*>& inputs, const Tensor2& taps, int c, int n,
+              float* y) {
+  const int width = dim(taps, 0);
+  for (int i = 0; i < n; i += kLanes) {
+    Vec sum{};
+    for (int j = 0; j < width; ++j) {
+      const Vec tap = load_up_to(row(taps, j) + c + i, n - i);
+      sum = simd::fma(tap, load_up_to(inputs[j] + c + i, n - i), sum);
+    }
+    store_up_to(y + i, simd::silu(sum), n - i);
+  }
+}
+
+// heads [heads, D] of one token: each to length 1, then times `scale`.
+void l2_normalize(float* x, int heads, int D, float scale) {
+  for (int h = 0; h < heads; ++h, x += D) {
+    const Vec factor = simd::broadcast(scale / std::sqrt(simd::dot(x, x, D) + 1e-6f));
+    const auto scaled = [&](Vec v) { return v * factor; };
+    simd::map(D, x, scaled, x);
+  }
+}
+
+}  // namespace
+
+Qkv conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads, Tensor2& tail) {
+  check_conv_qkv(in, kernel, heads, tail);
+  const int T = dim(in, 0), C = dim(in, 1), width = dim(kernel, 1);
+  const int Hk = heads.Hk, Dk = heads.Dk, N = Hk * Dk;
+  const float q_scale = 1 / std::sqrt(static_cast<float>(Dk));
+  const Tensor2 taps = by_tap(kernel);
+  Qkv y{uninit(T, Hk, Dk), uninit(T, Hk, Dk), uninit(T, heads.Hv, heads.Dv)};
+  parallel_for(T, std::max(1, kPiece / C), [&](int begin, int end) {
+    std::vector<const float*> inputs(width);
+    for (int t = begin; t < end; ++t) {
+      for (int j = 0; j < width; ++j) {
+        const int s = t - (width - 1) + j;  // before this call's rows: in the tail
+        inputs[j] = s >= 0 ? row(in, s) : row(tail, s + width - 1);
+      }
+      convolve(inputs, taps, 0, N, row(y.q, t));
+      convolve(inputs, taps, N, N, row(y.k, t));
+      convolve(inputs, taps, 2 * N, C - 2 * N, row(y.v, t));
+      l2_normalize(row(y.q, t), Hk, Dk, q_scale);
+      l2_normalize(row(y.k, t), Hk, Dk, 1);
+    }
+  });
+  move_tail(in, tail);
+  return y;
+}
+
+Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
+                   const std::vector<int>& key_head, Tensor3& S) {
+  check_delta_rule(qkv, g, beta, key_head, S);
+  const int T = dim(qkv.v, 0), Hv = dim(qkv.v, 1), Dv = dim(qkv.v, 2), Dk = dim(qkv.k, 2);
+  Tensor2 decay = uninit(T, Hv);
+  for (int t = 0; t < T; ++t) {
+    simd::map(
+        Hv, row(decay, t), [](Vec x) { return simd::exp(x); }, row(g, t));
+  }
+
+  Tensor3 o = uninit(T, Hv, Dv);
+  const int blocks = (Dv + kWidth - 1) / kWidth;  // of a head
+  const int grain = std::max(1, kPiece / (Dk * kWidth) / T);
+  parallel_for(Hv * blocks, grain, [&](int begin, int end) {
+    // A copy: rows of S itself lie Dv floats apart, and would crowd into a few sets of the cache.
+    Tensor2 copy = uninit(Dk, kWidth);
+    for (int n = begin; n < end; ++n) {
+      const int h = n / blocks, first = n % blocks * kWidth, count = std::min(kWidth, Dv - first);
+      float* columns = row(S, h) + first;
+      for (int i = 0; i < Dk; ++i) {
+        store_columns(row(copy, i), load_columns(columns + Dv * i, count), kWidth);
+      }
+      run({qkv, decay, beta, h, key_head[h], first, count}, copy.data(), o);
+      for (int i = 0; i < Dk; ++i) {
+        store_columns(columns + Dv * i, load_columns(row(copy, i), kWidth), count);
+      }
+    }
+  });
+  return o;
+}
+
+}  // namespace fast
+}  // namespace qwen
