@@ -1,0 +1,288 @@
+#include "qwen/tokenizer.h"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "qwen/gguf_file.h"
+#include "qwen/json.h"
+#include "qwen/tokenizer_gguf.h"
+#include "qwen/tokenizer_json.h"
+#include "qwen/utf8.h"
+
+namespace qwen {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- encoding ----
+
+// The ids of a text without added tokens. A word that has come before is not merged again.
+void encode_ordinary(const Tokenizer& tokenizer, std::string_view text, std::vector<int>& ids) {
+  if (tokenizer.sentencepiece) {
+    const std::vector<int> pieces =
+        tokenizer.sentencepiece->EncodeAsIds({text.data(), text.size()});
+    ids.insert(ids.end(), pieces.begin(), pieces.end());
+    return;
+  }
+  struct Place {
+    std::size_t begin, end;  // in ids
+  };
+  std::unordered_map<std::string_view, Place> seen;
+  for (const std::string_view word : pretokenize(tokenizer.splits, text)) {
+    const auto [entry, is_new] = seen.try_emplace(word);
+    Place& place = entry->second;
+    if (is_new) {
+      place.begin = ids.size();
+      encode_word(tokenizer.bpe, word, ids);
+      place.end = ids.size();
+    } else {
+      for (std::size_t n = place.begin; n < place.end; ++n) ids.push_back(ids[n]);
+    }
+  }
+}
+
+// ---- building a tokenizer from what its files say ----
+
+using Ids = std::unordered_map<std::string_view, int>;
+
+int id_of(const Ids& ids, const std::string& token, const TokenizerFiles& files,
+          const std::string& what) {
+  const auto found = ids.find(token);
+  if (found != ids.end()) return found->second;
+  throw std::runtime_error(files.source + ": " + what + " needs the token " + shown(token) +
+                           ", which is not in the vocabulary");
+}
+
+MergeTable merge_table(const TokenizerFiles& files, const Ids& ids) {
+  MergeTable table(files.merges.size());
+  for (int rank = 0; const auto& [left, right] : files.merges) {
+    const auto id = [&](const std::string& token) {
+      const auto found = ids.find(token);
+      return found != ids.end() ? found->second
+                                : id_of(ids, token, files, "the merge " + shown({left, right}));
+    };
+    const int left_id = id(left), right_id = id(right);
+    table.add(left_id, right_id, {rank++, id(left + right)});
+  }
+  return table;
+}
+
+// tokens [id]: the bytes of those in files.
+Bpe build_bpe(const TokenizerFiles& files, const std::vector<std::string>& tokens) {
+  Ids ids;
+  ids.reserve(files.tokens.size());
+  for (std::size_t n = 0; n < files.tokens.size(); ++n) {
+    if (!files.tokens[n].empty()) ids.emplace(files.tokens[n], static_cast<int>(n));
+  }
+  std::vector<bool> is_added(most_tokens);
+  for (const AddedToken& token : files.added) is_added[token.id] = true;
+
+  Bpe bpe;
+  bpe.byte_token.fill(-1);
+  bpe.merges = merge_table(files, ids);
+  bool has_longer = false;
+  for (const auto& [spelled, id] : ids) {
+    const std::string& bytes = tokens[id];
+    if (is_added[id]) continue;
+    if (bytes.size() == 1) bpe.byte_token[static_cast<unsigned char>(bytes[0])] = id;
+    has_longer |= bytes.size() > 1;
+    if (files.ignore_merges) bpe.whole_words.emplace(bytes, id);
+  }
+  if (has_longer && files.merges.empty()) {
+    throw std::runtime_error(files.source + ": a vocabulary of " + std::to_string(ids.size()) +
+                             " tokens, but no merges; the file is not complete");
+  }
+  if (!files.unk_token.empty()) bpe.unknown = id_of(ids, files.unk_token, files, "unk_token");
+  bpe.fuse_unknown = files.fuse_unk;
+  return bpe;
+}
+
+// Added tokens in the form they have in the text they are looked for in.
+std::vector<AddedToken> as_found(std::vector<AddedToken> added, bool nfc_is_used) {
+  for (AddedToken& token : added) {
+    if (token.normalized && nfc_is_used) token.content = nfc(token.content);
+  }
+  return added;
+}
+
+void index_added(const std::vector<AddedToken>& added, Tokenizer& tokenizer) {
+  std::vector<AddedToken> plain, normalized;
+  for (const AddedToken& token : added) (token.normalized ? normalized : plain).push_back(token);
+  tokenizer.added = index_added_tokens(std::move(plain));
+  tokenizer.added_normalized = index_added_tokens(std::move(normalized));
+}
+
+// The ids of tokens that the files name, those that are tokens.
+void set_ends(const TokenizerFiles& files, Tokenizer& tokenizer) {
+  for (const std::string& eos : files.eos_tokens) {
+    if (const auto id = token_id(tokenizer, eos)) tokenizer.eos.push_back(*id);
+  }
+  if (const auto id = token_id(tokenizer, files.bos_token)) tokenizer.bos = *id;
+}
+
+Tokenizer build(const TokenizerFiles& files) {
+  Tokenizer t;
+  t.nfc = files.nfc;
+  t.remarks = files.remarks;
+  for (const std::string& pattern : files.patterns) {
+    t.splits.push_back(make_split(pattern, files.source));
+  }
+  for (const std::string& token : files.tokens) t.tokens.push_back(bytes_of(token));
+  t.bpe = build_bpe(files, t.tokens);
+  t.special.resize(t.tokens.size());
+  const std::vector<AddedToken> added = as_found(files.added, files.nfc);
+  for (const AddedToken& token : added) {
+    const auto id = static_cast<std::size_t>(token.id);
+    if (id >= t.tokens.size()) {
+      t.tokens.resize(id + 1);
+      t.special.resize(id + 1);
+    }
+    t.tokens[id] = token.content;
+    t.special[id] = token.special;
+  }
+  while (!t.tokens.empty() && t.tokens.back().empty()) t.tokens.pop_back();
+  index_added(added, t);
+  set_ends(files, t);
+  return t;
+}
+
+// ---- SentencePiece ----
+
+constexpr std::string_view space = "\xE2\x96\x81";  // ▁, as SentencePiece writes a space
+
+// What a piece decodes to. A lone byte is written as <0xE2>.
+std::string piece_bytes(const sentencepiece::SentencePieceProcessor& model, int id) {
+  const std::string& piece = model.IdToPiece(id);
+  if (model.IsControl(id)) return piece;
+  if (model.IsUnused(id)) return "";
+  if (model.IsUnknown(id)) return " \xE2\x81\x87 ";  // ⁇, as the library decodes it
+  if (model.IsByte(id)) return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};
+  std::string bytes;
+  for (std::string_view rest = piece; !rest.empty();) {
+    const bool is_space = rest.starts_with(space);
+    bytes += is_space ? ' ' : rest[0];
+    rest.remove_prefix(is_space ? space.size() : 1);
+  }
+  return bytes;
+}
+
+Tokenizer load_sentencepiece(const std::string& directory) {
+  const std::string path = directory + "/tokenizer.model";
+  auto model = std::make_shared<sentencepiece::SentencePieceProcessor>();
+  const auto status = model->Load(path);
+  if (!status.ok()) {
+    throw std::runtime_error(path + ": not a SentencePiece model: " + status.ToString());
+  }
+  Tokenizer t;
+  std::vector<AddedToken> added;
+  for (int id = 0; id < model->GetPieceSize(); ++id) {
+    t.tokens.push_back(piece_bytes(*model, id));
+    t.special.push_back(model->IsControl(id));
+    if (model->IsControl(id)) added.push_back({.content = t.tokens[id], .id = id, .special = true});
+  }
+  index_added(added, t);
+  // "a" is encoded as "▁a" where the model puts a space before each text.
+  const std::vector<std::string> a = model->EncodeAsPieces("a");
+  t.drops_first_space = !a.empty() && a[0].starts_with(space);
+  if (model->eos_id() >= 0) t.eos.push_back(model->eos_id());
+  TokenizerFiles files;
+  read_tokenizer_config(directory, files);
+  set_ends(files, t);
+  t.sentencepiece = std::move(model);
+  return t;
+}
+
+}  // namespace
+
+Tokenizer load_tokenizer(const std::string& path) {
+  if (!fs::exists(path)) throw std::runtime_error(path + ": no such file or directory");
+  const bool is_directory = fs::is_directory(path);
+  if (!is_directory && fs::path(path).extension() == ".gguf") {
+    return build(read_gguf_tokenizer(read_gguf(path)));
+  }
+  const std::string parent = fs::path(path).parent_path().string();
+  const std::string directory = is_directory ? path : parent.empty() ? "." : parent;
+  const auto has = [&](const char* name) { return fs::exists(directory + "/" + name); };
+  if (has("tokenizer.model") && (!has("tokenizer.json") || describes_sentencepiece(directory))) {
+    return load_sentencepiece(directory);
+  }
+  if (has("tokenizer.json")) return build(read_tokenizer_json(directory));
+  if (has("vocab.json") && has("merges.txt")) return build(read_vocab_and_merges(directory));
+  throw std::runtime_error(directory + ": no tokenizer there, expected tokenizer.json, or " +
+                           "vocab.json and merges.txt, or tokenizer.model");
+}
+
+std::vector<int> encode(const Tokenizer& tokenizer, std::string_view text, AddedTokens added) {
+  const std::string valid = repair_utf8(text);
+  const AddedTokenIndex none;
+  const bool match = added == AddedTokens::matched;
+  std::vector<int> ids;
+  for (const Stretch& outer : cut(match ? tokenizer.added : none, valid)) {
+    if (outer.id >= 0) {
+      ids.push_back(outer.id);
+      continue;
+    }
+    const std::string normal = tokenizer.nfc ? nfc(outer.text) : std::string(outer.text);
+    for (const Stretch& inner : cut(match ? tokenizer.added_normalized : none, normal)) {
+      if (inner.id >= 0) {
+        ids.push_back(inner.id);
+      } else {
+        encode_ordinary(tokenizer, inner.text, ids);
+      }
+    }
+  }
+  return ids;
+}
+
+std::string decode_next(const Tokenizer& tokenizer, TextStream& stream, int id) {
+  if (id < 0 || id >= vocabulary_size(tokenizer) || tokenizer.special[id]) return "";
+  std::string_view bytes = tokenizer.tokens[id];
+  if (tokenizer.drops_first_space && !stream.started && bytes.starts_with(' ')) {
+    bytes.remove_prefix(1);
+  }
+  stream.started |= !tokenizer.tokens[id].empty();
+  stream.held += bytes;
+  std::string out;
+  std::string_view rest = stream.held;
+  while (!rest.empty()) {
+    const Utf8 c = first_character(rest);
+    if (c.kind == Utf8::Kind::unfinished) break;
+    out += c.kind == Utf8::Kind::character ? rest.substr(0, c.length) : replacement;
+    rest.remove_prefix(c.length);
+  }
+  stream.held = std::string(rest);
+  return out;
+}
+
+std::string finish(TextStream& stream) {
+  const bool held = !stream.held.empty();
+  stream.held.clear();
+  return held ? std::string(replacement) : "";
+}
+
+std::string decode(const Tokenizer& tokenizer, std::span<const int> ids) {
+  TextStream stream;
+  std::string text;
+  for (const int id : ids) text += decode_next(tokenizer, stream, id);
+  return text + finish(stream);
+}
+
+std::optional<int> token_id(const Tokenizer& tokenizer, std::string_view content) {
+  for (const AddedTokenIndex* index : {&tokenizer.added, &tokenizer.added_normalized}) {
+    for (const AddedToken& token : index->tokens) {
+      if (token.content == content) return token.id;
+    }
+  }
+  return std::nullopt;
+}
+
+int vocabulary_size(const Tokenizer& tokenizer) {
+  return static_cast<int>(tokenizer.tokens.size());
+}
+
+}  // namespace qwen
