@@ -1,6 +1,7 @@
 #include "qwen/safetensors.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -13,6 +14,8 @@
 
 namespace qwen {
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "the tensors are used in place");
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the reference's limit

@@ -154,7 +154,8 @@ HEADERS = [  # name, header, bytes of data
     ("three offsets", one(data_offsets=[0, 4, 4]), 4),
     ("one offset", one(data_offsets=[0]), 4),
     ("offsets the wrong way round", one(data_offsets=[4, 0]), 4),
-    ("a number of half bytes", {"a": entry("F4", [1], 0, 1)}, 1),
+    ("half a byte", {"a": entry("F4", [1], 0, 1)}, 1),
+    ("a byte and a half", {"a": entry("F4", [3], 0, 1)}, 1),
     ("arrays 200 deep", '{"a": ' + "[" * 200 + "]" * 200 + "}", 0),
     *((f"type {dtype}", {"a": entry(dtype, [8], 0, bits)}, bits) for dtype, bits in BITS.items()),
 ]
