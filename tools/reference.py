@@ -91,7 +91,8 @@ def make_data():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smollm2", metavar="F.gguf", type=Path)
     parser.add_argument("--large", metavar="OUT_DIR", type=Path)
     arguments = parser.parse_args()

@@ -200,9 +200,10 @@ def wrap(folder, seed):
         mtp["mtp.fc.weight"] = random_like(torch.empty(hidden.numel(), 2 * hidden.numel()))
         for norm in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
             mtp[f"mtp.{norm}.weight"] = random_like(hidden)
-        visual = {"model.visual.patch_embed.proj.weight": torch.randn(16, 3, 2, 2, 2, generator=generator),
-                  "model.visual.patch_embed.proj.bias": torch.randn(16, generator=generator),
-                  "model.visual.blocks.0.attn.qkv.weight": torch.randn(48, 16, generator=generator)}
+        shapes = {"patch_embed.proj.weight": (16, 3, 2, 2, 2), "patch_embed.proj.bias": (16,),
+                  "blocks.0.attn.qkv.weight": (48, 16)}
+        visual = {f"model.visual.{name}": torch.randn(shape, generator=generator)
+                  for name, shape in shapes.items()}
         return renamed | mtp | visual
     rewrite(folder, edit_tensors)
 

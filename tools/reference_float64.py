@@ -42,5 +42,6 @@ def load_both(folder):
     single = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager").eval()
     double = copy.deepcopy(single).double()
-    double.model.rotary_emb = Float32Angles(single.model.rotary_emb, single.config.max_position_embeddings)
+    double.model.rotary_emb = Float32Angles(
+        single.model.rotary_emb, single.config.max_position_embeddings)
     return single, double

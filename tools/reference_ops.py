@@ -14,8 +14,11 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as reference
 from reference_float64 import in_float64
 
 
+SINGLE = torch.float32  # also where float32 means float64
+
+
 def as_float32(tensor):
-    return tensor.to(torch.float32).double()
+    return tensor.to(SINGLE).double()
 
 
 class Random:
@@ -24,8 +27,8 @@ class Random:
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)
 
-    def __call__(self, *shape):
-        return torch.randn(shape, generator=self.generator).double()
+    def __call__(self, *shape, scale=1.0, mean=0.0):
+        return as_float32(mean + scale * torch.randn(shape, generator=self.generator))
 
 
 @torch.no_grad()
@@ -47,10 +50,11 @@ def norms():
     random = Random(21)
     x = as_float32(random(5, 37) * torch.tensor([1, 1, 1e3, 1e-3, 0])[:, None])
     norm = reference.Qwen3_5RMSNorm(37).double()
-    norm.weight.copy_(0.3 * random(37))
-    z, D = 3 * random(5, 29), 29
+    norm.weight.copy_(random(37, scale=0.3))
+    D = 29
+    z = random(5, D, scale=3)
     gated = reference.Qwen3_5RMSNormGated(D).double()
-    gated.weight.copy_(as_float32(1 + 0.3 * random(D)))
+    gated.weight.copy_(random(D, scale=0.3, mean=1))
     return {"rms_norm.x": x, "rms_norm.weight": norm.weight, "rms_norm.y": norm(x),
             "gated_rms_norm.x": x[:, :D], "gated_rms_norm.z": z,
             "gated_rms_norm.weight": gated.weight, "gated_rms_norm.y": gated(x[:, :D], z)}
@@ -59,7 +63,7 @@ def norms():
 def activations():
     """Also where exp overflows or vanishes in float32."""
     random = Random(22)
-    x, y = 4 * random(3, 35), 4 * random(3, 35)
+    x, y = random(3, 35, scale=4), random(3, 35, scale=4)
     x[0, :6] = torch.tensor([0.0, 30, -30, 100, -100, -87.5])
     return {"swiglu.gate": x, "swiglu.up": y, "swiglu.y": ACT2FN["silu"](x) * y,
             "sigmoid_gate.x": y, "sigmoid_gate.gate": x, "sigmoid_gate.y": y * torch.sigmoid(x)}
@@ -68,9 +72,9 @@ def activations():
 def rotations():
     """cos and sin of 5 tokens: heads of 20 at the start, the 0.8B's shape at later positions."""
     goldens = {}
-    for head_dim, factor, theta, position in ((20, 0.6, 1e7, 0), (256, 0.25, 1e7, 4093), (256, 0.25, 1e7, 200_000)):
+    for head_dim, factor, position in ((20, 0.6, 0), (256, 0.25, 4093), (256, 0.25, 200_000)):
         config = Qwen3_5TextConfig(head_dim=head_dim, rope_parameters={
-            "rope_type": "default", "rope_theta": theta, "partial_rotary_factor": factor})
+            "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": factor})
         tokens = torch.arange(position, position + 5)[None]
         cos, sin = reference.Qwen3_5TextRotaryEmbedding(config)(torch.zeros(1), tokens)
         half = cos.shape[-1] // 2
@@ -82,10 +86,10 @@ def rotations():
 def rope():
     """3 heads of 20 dimensions, of which 12 turn."""
     random = Random(23)
-    x, angle = random(5, 3, 20), 3 * random(5, 6)
+    x, angle = random(5, 3, 20), random(5, 6, scale=3)
     cos, sin = as_float32(torch.cos(angle)), as_float32(torch.sin(angle))
-    turned, _ = reference.apply_rotary_pos_emb(
-        x[None], x[None], torch.cat([cos, cos], -1)[None], torch.cat([sin, sin], -1)[None], unsqueeze_dim=2)
+    both = torch.cat([cos, cos], -1)[None], torch.cat([sin, sin], -1)[None]
+    turned, _ = reference.apply_rotary_pos_emb(x[None], x[None], *both, unsqueeze_dim=2)
     return {"rope.x": x, "rope.cos": cos, "rope.sin": sin, "rope.y": turned[0]}
 
 
@@ -102,7 +106,9 @@ def attention():
         future = torch.arange(S)[None, :] > position + torch.arange(T)[:, None]
         mask = torch.zeros(T, S, dtype=torch.float64).masked_fill(future, float("-inf"))
         out, _ = reference.eager_attention_forward(
-            SimpleNamespace(num_key_value_groups=3, training=False), *(x.transpose(0, 1)[None] for x in (q[:T], keys[:S], values[:S])), mask, scaling=20**-0.5)
+            SimpleNamespace(num_key_value_groups=3, training=False),
+            *(x.transpose(0, 1)[None] for x in (q[:T], keys[:S], values[:S])), mask,
+            scaling=20**-0.5)
         goldens[f"attention.{T}_at_{position}.y"] = out[0].flatten(1)
     return goldens
 
@@ -113,7 +119,7 @@ def conv_qkv():
     random = Random(25)
     Hk, Dk, Hv, Dv = 2, 24, 4, 7
     C = 2 * Hk * Dk + Hv * Dv
-    x, tail, kernel = random(9, C), random(3, C), as_float32(random(C, 4) / 2)
+    x, tail, kernel = random(9, C), random(3, C), random(C, 4, scale=0.5)
     x[4:8] = as_float32(1e-3 * x[4:8])
     inputs = torch.cat([tail, x]).T[None]
     out = reference.causal_conv1d_fn(inputs, kernel, activation="silu")[0, :, 3:].T
@@ -124,9 +130,9 @@ def conv_qkv():
 
 
 def gates():
-    """Ordinary values, and a far into both sides of the softplus."""
+    """Ordinary values, and some far out on both sides of the softplus."""
     random = Random(26)
-    a, b = random(6, 5), 3 * random(6, 5)
+    a, b = random(6, 5), random(6, 5, scale=3)
     a[0] = torch.tensor([0.0, 25, 60, -25, -90])
     A_log, dt_bias = random(5), random(5)
     A = as_float32(-A_log.exp())  # as loading brings it
@@ -140,8 +146,9 @@ def gates():
 def prepared(q, k, v, g, beta):
     """As the C++ operator takes them: q and k normalised, q scaled."""
     unit = torch.nn.functional.normalize
-    return {name: as_float32(tensor) for name, tensor in
-            {"q": unit(q, dim=-1) * q.shape[-1] ** -0.5, "k": unit(k, dim=-1), "v": v, "g": g, "beta": beta}.items()}
+    inputs = {"q": unit(q, dim=-1) * q.shape[-1] ** -0.5, "k": unit(k, dim=-1), "v": v, "g": g,
+              "beta": beta}
+    return {name: as_float32(tensor) for name, tensor in inputs.items()}
 
 
 def delta_inputs():

@@ -77,15 +77,20 @@ def smollm2_model(reader):
     return model.eval()
 
 
+HUB_NAMES = {
+    "token_embd": "model.embed_tokens", "output_norm": "model.norm",
+    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
 def hub_name(name):
-    for here, there in (("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"),
-                        ("blk.", "model.layers."), ("attn_norm", "input_layernorm"),
-                        ("ffn_norm", "post_attention_layernorm"), ("attn_output", "self_attn.o_proj"),
-                        ("attn_", "self_attn."), ("ffn_", "mlp."),
-                        *((f".{part}.weight", f".{part}_proj.weight")
-                          for part in ("q", "k", "v", "gate", "up", "down"))):
-        name = name.replace(here, there)
-    return name
+    """blk.3.attn_q.weight -> model.layers.3.self_attn.q_proj.weight"""
+    *block, part, kind = name.split(".")
+    layer = f"model.layers.{block[1]}." if block else ""
+    return f"{layer}{HUB_NAMES[part]}.{kind}"
 
 
 def halves_from_pairs(weight, heads):
@@ -105,8 +110,9 @@ def smollm2_tokenizer(reader):
     vocabulary = {token: number for number, token in enumerate(field("tokens"))}
     merges = [tuple(merge.split(" ")) for merge in field("merges")]
     tokenizer = Tokenizer(models.BPE(vocabulary, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -131,10 +137,10 @@ def large(folder):
     ids = torch.randint(2000, (203,), generator=torch.Generator().manual_seed(1030))
     goldens = {"ids": ids}
     for length in (1, 64, 65, 203):
-        goldens[f"logits.{length}"] = single(ids[None, :length], use_cache=False).logits[0, -1]
+        logits = single(ids[None, :length], use_cache=False).logits[0, -1]
         with in_float64():
-            goldens[f"exact.{length}"] = double(ids[None, :length], use_cache=False).logits[0, -1]
-        error = goldens[f"logits.{length}"] - goldens[f"exact.{length}"]
-        print(f"{length} tokens: float32 differs from float64 by "
-              f"{float(error.abs().max() / goldens[f'exact.{length}'].abs().max()):.1e} of the largest logit")
+            exact = double(ids[None, :length], use_cache=False).logits[0, -1]
+        goldens[f"logits.{length}"], goldens[f"exact.{length}"] = logits, exact
+        error = float((logits - exact).abs().max() / exact.abs().max())
+        print(f"{length} tokens: float32 - float64 is {error:.1e} of the largest logit")
     return goldens
