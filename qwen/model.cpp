@@ -121,7 +121,7 @@ Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids, St
   return forward(model, ops, ids, {&alone, 1});
 }
 
-int argmax(std::span<const float> logits) {
+int argmax(const Tensor2& logits) {
   return static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 

@@ -52,7 +52,7 @@ Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids,
 // One sequence alone: logits [1, vocab_size] of its last token.
 Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids, State& state);
 
-// The id of the largest of one row of logits; the lowest such id.
-int argmax(std::span<const float> logits);
+// logits [1, vocab_size] -> the id of the largest; the lowest where several are.
+int argmax(const Tensor2& logits);
 
 }  // namespace qwen

@@ -35,11 +35,11 @@ std::string index_of(const Tensor<Rank>& x, std::size_t position) {
 }
 
 template <std::size_t Rank>
-bool same_shape(const std::string& name, const Tensor<Rank>& actual, const Tensor<Rank>& expected) {
-  if (actual.shape() == expected.shape()) return true;
-  FAIL_CHECK(name << ": found shape " << bracketed(actual.shape()) << ", expected "
-                  << bracketed(expected.shape()));
-  return false;
+std::string shape_difference(const std::string& name, const Tensor<Rank>& actual,
+                             const Tensor<Rank>& expected) {
+  if (actual.shape() == expected.shape()) return "";
+  return name + ": found shape " + bracketed(actual.shape()) + ", expected " +
+         bracketed(expected.shape());
 }
 
 template <std::size_t Rank>
@@ -73,14 +73,15 @@ std::vector<int> read_ints(const SafetensorsFile& file, const SafetensorsEntry& 
 }  // namespace
 
 template <std::size_t Rank>
-void check_close(const std::string& name, const Tensor<Rank>& actual, const Tensor<Rank>& expected,
-                 double tolerance) {
-  if (!same_shape(name, actual, expected)) return;
+std::string difference(const std::string& name, const Tensor<Rank>& actual,
+                       const Tensor<Rank>& expected, double tolerance) {
+  const std::string shapes = shape_difference(name, actual, expected);
+  if (!shapes.empty()) return shapes;
   double largest = 0, worst_error = 0;
   std::size_t worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double found = actual.data()[i], wanted = expected.data()[i];
-    largest = std::max(largest, std::abs(wanted));
+    if (std::isfinite(wanted)) largest = std::max(largest, std::abs(wanted));
     // Equal infinities are no error; a NaN on either side is the largest there is.
     double error = found == wanted ? 0 : std::abs(found - wanted);
     if (std::isnan(error)) error = INFINITY;
@@ -89,21 +90,37 @@ void check_close(const std::string& name, const Tensor<Rank>& actual, const Tens
       worst = i;
     }
   }
-  const bool close = worst_error <= tolerance * largest;
-  CHECK_MESSAGE(close, name << " " << both_values(actual, expected, worst) << "; error "
-                            << worst_error << " = " << worst_error / largest << " * max, allowed "
-                            << tolerance);
+  if (worst_error <= tolerance * largest) return "";
+  std::ostringstream out;
+  out << name << " " << both_values(actual, expected, worst) << "; error " << worst_error << " = "
+      << worst_error / largest << " * max, allowed " << tolerance;
+  return out.str();
+}
+
+template <std::size_t Rank>
+std::string bit_difference(const std::string& name, const Tensor<Rank>& actual,
+                           const Tensor<Rank>& expected) {
+  const std::string shapes = shape_difference(name, actual, expected);
+  if (!shapes.empty()) return shapes;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::memcmp(actual.data() + i, expected.data() + i, sizeof(float)) == 0) continue;
+    return name + " " + both_values(actual, expected, i) + "; the bits differ";
+  }
+  return "";
+}
+
+template <std::size_t Rank>
+void check_close(const std::string& name, const Tensor<Rank>& actual, const Tensor<Rank>& expected,
+                 double tolerance) {
+  const std::string found = difference(name, actual, expected, tolerance);
+  CHECK_MESSAGE(found.empty(), found);
 }
 
 template <std::size_t Rank>
 void check_same_bits(const std::string& name, const Tensor<Rank>& actual,
                      const Tensor<Rank>& expected) {
-  if (!same_shape(name, actual, expected)) return;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (std::memcmp(actual.data() + i, expected.data() + i, sizeof(float)) == 0) continue;
-    FAIL_CHECK(name << " " << both_values(actual, expected, i) << "; the bits differ");
-    return;
-  }
+  const std::string found = bit_difference(name, actual, expected);
+  CHECK_MESSAGE(found.empty(), found);
 }
 
 bool Goldens::contains(const std::string& name) const {
@@ -155,6 +172,13 @@ void check_throws_with(const std::function<void()>& f, std::string_view part) {
   FAIL_CHECK("found no error, expected one with \"" << part << "\"");
 }
 
+std::string built_input(const char* variable, const std::string& path, const std::string& command) {
+  const char* elsewhere = std::getenv(variable);
+  const std::string found = elsewhere != nullptr ? elsewhere : "../../build/" + path;
+  if (std::filesystem::exists(found)) return found;
+  throw std::runtime_error(found + " is missing; run tools/test, or: " + command);
+}
+
 TempDir::TempDir() {
   std::string pattern = (std::filesystem::temp_directory_path() / "qwen-test-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot create " + pattern);
@@ -180,14 +204,20 @@ std::string safetensors_bytes(std::string_view header, std::string_view data) {
 }
 
 // The ranks there are.
+template std::string difference(const std::string&, const Tensor<1>&, const Tensor<1>&, double);
+template std::string bit_difference(const std::string&, const Tensor<1>&, const Tensor<1>&);
 template void check_close(const std::string&, const Tensor<1>&, const Tensor<1>&, double);
-template void check_close(const std::string&, const Tensor<2>&, const Tensor<2>&, double);
-template void check_close(const std::string&, const Tensor<3>&, const Tensor<3>&, double);
 template void check_same_bits(const std::string&, const Tensor<1>&, const Tensor<1>&);
-template void check_same_bits(const std::string&, const Tensor<2>&, const Tensor<2>&);
-template void check_same_bits(const std::string&, const Tensor<3>&, const Tensor<3>&);
 template Tensor<1> Goldens::tensor(const std::string&) const;
+template std::string difference(const std::string&, const Tensor<2>&, const Tensor<2>&, double);
+template std::string bit_difference(const std::string&, const Tensor<2>&, const Tensor<2>&);
+template void check_close(const std::string&, const Tensor<2>&, const Tensor<2>&, double);
+template void check_same_bits(const std::string&, const Tensor<2>&, const Tensor<2>&);
 template Tensor<2> Goldens::tensor(const std::string&) const;
+template std::string difference(const std::string&, const Tensor<3>&, const Tensor<3>&, double);
+template std::string bit_difference(const std::string&, const Tensor<3>&, const Tensor<3>&);
+template void check_close(const std::string&, const Tensor<3>&, const Tensor<3>&, double);
+template void check_same_bits(const std::string&, const Tensor<3>&, const Tensor<3>&);
 template Tensor<3> Goldens::tensor(const std::string&) const;
 
 }  // namespace qwen

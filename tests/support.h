@@ -14,13 +14,25 @@
 
 namespace qwen {
 
-// Fails unless the shapes are equal and |actual - expected| <= tolerance * max |expected|
-// everywhere. Says name, shapes, the worst index, both values there and the largest error.
+// What sets the two apart: their shapes, or |actual - expected| > tolerance * max |expected|
+// somewhere. One line with name, shapes, the worst index, both values there and the largest error;
+// empty where they are close.
+template <std::size_t Rank>
+std::string difference(const std::string& name, const Tensor<Rank>& actual,
+                       const Tensor<Rank>& expected, double tolerance);
+
+// The same where every bit counts, those of NaN and the sign of 0 included: the first index at
+// which they differ.
+template <std::size_t Rank>
+std::string bit_difference(const std::string& name, const Tensor<Rank>& actual,
+                           const Tensor<Rank>& expected);
+
+// Fails unless there is no difference.
 template <std::size_t Rank>
 void check_close(const std::string& name, const Tensor<Rank>& actual, const Tensor<Rank>& expected,
                  double tolerance);
 
-// Fails unless both have the same shape and the same bits, NaN and the sign of 0 included.
+// Fails unless there is no bit_difference.
 template <std::size_t Rank>
 void check_same_bits(const std::string& name, const Tensor<Rank>& actual,
                      const Tensor<Rank>& expected);
@@ -42,6 +54,10 @@ Goldens load_goldens(const std::string& path);
 
 // Fails unless f throws a std::exception whose message is one line and contains `part`.
 void check_throws_with(const std::function<void()>& f, std::string_view part);
+
+// A test input too large for the repository, which tools/test makes: $variable, or `path` in
+// build/. Throws, naming the command that makes it, where it is missing.
+std::string built_input(const char* variable, const std::string& path, const std::string& command);
 
 // A new folder, removed with all it holds at the end of the scope.
 class TempDir {
