@@ -173,6 +173,6 @@ TEST_CASE("chunk_delta_rule: a wrong shape or an empty chunk is named") {
     check_throws_with([&] { run(v, in, turned); },
                       "[chunk_delta_rule] S is [2, 3, 2], expected [2, 2, 3]");
     check_throws_with([&] { run(v, in, S, 0); },
-                      "[chunk_delta_rule] a chunk needs at least 1 token");
+                      "[chunk_delta_rule] chunk is 0, expected at least 1 token");
   }
 }
