@@ -116,6 +116,31 @@ void encode_word(const Bpe& bpe, std::string_view word, std::vector<int>& ids) {
   }
 }
 
+namespace plain {
+
+std::vector<int> byte_ids(const Bpe& bpe, std::string_view word) {
+  std::vector<int> ids;
+  for (const char byte : word) ids.push_back(bpe.byte_token[static_cast<unsigned char>(byte)]);
+  return ids;
+}
+
+bool merge_once(const Bpe& bpe, std::vector<int>& ids) {
+  const Merge* best = nullptr;
+  std::size_t place = 0;
+  for (std::size_t n = 0; n + 1 < ids.size(); ++n) {
+    const Merge* merge = bpe.merges.find(ids[n], ids[n + 1]);
+    if (merge == nullptr || (best != nullptr && best->rank <= merge->rank)) continue;
+    best = merge;
+    place = n;
+  }
+  if (best == nullptr) return false;
+  ids[place] = best->id;
+  ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(place) + 1);
+  return true;
+}
+
+}  // namespace plain
+
 std::string bytes_of(std::string_view spelled) {
   const auto is_printable = [](int byte) {
     return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD);

@@ -45,8 +45,16 @@ struct Bpe {
   std::unordered_map<std::string, int> whole_words;
 };
 
-// Appends the token ids of one word. O(n log n) in the length of the word.
+// Appends the token ids of one word, in O(n log n) for n bytes.
 void encode_word(const Bpe& bpe, std::string_view word, std::vector<int>& ids);
+
+namespace plain {
+// A word of single bytes, and one merge in it: of all pairs of neighbours the one learned first, of
+// equal ones the leftmost. False where no pair can be merged. Repeated, this is encode_word in
+// O(n^2), but for unknown bytes and whole words.
+std::vector<int> byte_ids(const Bpe& bpe, std::string_view word);
+bool merge_once(const Bpe& bpe, std::vector<int>& ids);
+}  // namespace plain
 
 // Byte-level vocabularies spell each byte as a letter: itself where it is printable, the next free
 // letter from U+0100 on where it is not, so that a space is Ġ. The bytes of a token spelled like

@@ -434,3 +434,17 @@ TEST_CASE("bpe: merges the earliest learned pair first, of equal pairs the leftm
   bpe.whole_words = {{"abc", 5}};
   CHECK(ids("abc") == std::vector<int>{5});
 }
+
+TEST_CASE("bpe: the list of candidates gives what merging once, again and again, gives") {
+  const Tokenizer tokenizer = load_tokenizer("tokenizers/small");
+  for (const Json& entry : read_json("tokenizer_cases.json")["cases"]) {
+    const std::string text = repair_utf8(text_of(entry));
+    for (const std::string_view word : pretokenize(tokenizer.splits, text)) {
+      std::vector<int> ids = plain::byte_ids(tokenizer.bpe, word), fast;
+      while (plain::merge_once(tokenizer.bpe, ids)) {
+      }
+      encode_word(tokenizer.bpe, word, fast);
+      CHECK(fast == ids);
+    }
+  }
+}
