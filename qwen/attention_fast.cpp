@@ -38,24 +38,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Elements of keys and values worth a thread of their own: some 10 microseconds.
 constexpr int kPiece = 65536;
 
-#if defined(__AVX512F__) || defined(__ARM_NEON)
-constexpr int kSums = 16;  // accumulators of a tile: half of the registers
-#else
-constexpr int kSums = 8;
-#endif
-
-// Keeps a loaded vector in its register (see linear_fast.cpp).
-inline void pin(Vec& v) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(v));
-#elif defined(__SSE__)
-  asm("" : "+x"(v));
-#elif defined(__ARM_NEON)
-  asm("" : "+w"(v));
-#else
-  (void)v;
-#endif
-}
+constexpr int kSums = simd::kRegisters / 2;  // accumulators of a tile
 
 Vec load_up_to(const float* p, int count) {
   return count >= kLanes ? simd::load(p) : simd::load_first(p, count);
@@ -120,7 +103,7 @@ template <int R>
       Vec k_i[C];
       for (int c = 0; c < C; ++c) {
         k_i[c] = load_up_to(k[c] + i, D - i);
-        pin(k_i[c]);
+        simd::pin(k_i[c]);
       }
       for (int r = 0; r < R; ++r) {
         const Vec q_i = load_up_to(q[r] + i, D - i);
@@ -321,7 +304,11 @@ Tensor2 attention(const Tensor3& q, const Tensor3& keys, const Tensor3& values, 
   Tensor2 y = zeros(dim(q, 0), dim(q, 1) * dim(q, 2));
   const Problem problem{q, keys, values, position, y};
   const bool few = problem.T() * problem.group() <= 4 * kTile;
-  few&& position >= 4 * kBlock ? by_blocks(problem) : by_queries(problem);
+  if (few && position >= 4 * kBlock) {
+    by_blocks(problem);
+  } else {
+    by_queries(problem);
+  }
   return y;
 }
 

@@ -27,28 +27,11 @@ using simd::kLanes;
 using simd::Vec;
 
 // ---- the tile's size ----
-// 24 accumulators, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON; with
-// 16 registers (AVX2, SSE) it is 8 + 4 + 1. Enough sums are in flight to hide the latency of a
-// multiply-add (4 cycles, two a cycle: 8) even when there is a single row of x.
-#if defined(__AVX512F__) || defined(__ARM_NEON)
-constexpr int kRows = 4, kCols = 6;
-#else
-constexpr int kRows = 2, kCols = 4;
-#endif
-
-// Keeps a loaded vector in its register: gcc would rather fold the load into each multiply-add
-// that uses it, and read the vector kRows times.
-inline void pin(Vec& v) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(v));
-#elif defined(__SSE__)
-  asm("" : "+x"(v));
-#elif defined(__ARM_NEON)
-  asm("" : "+w"(v));
-#else
-  (void)v;
-#endif
-}
+// 24 sums, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON; with 16
+// registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in each, so
+// 8 sums keep the units busy; the 6 of a single row of x are fewer, but it waits for memory anyway.
+constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;
+constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;
 
 // ---- the formats: how a vector of W meets a vector of x ----
 // x is kept as Value; a vector of it, and one of W, hold kStep elements; in W each has kBytes.
@@ -176,7 +159,7 @@ template <class Format, int R, int C>
     for (int c = 0; c < C; ++c) {
       const std::byte* p = w[c] + k * Format::kBytes;
       w_k[c] = Format::load(p);
-      pin(w_k[c]);
+      simd::pin(w_k[c]);
       if constexpr (R == 1) __builtin_prefetch(p + next);
     }
     for (int r = 0; r < R; ++r) {

@@ -21,17 +21,18 @@
 
 namespace qwen::simd {
 
+// Floats in a vector, and vectors that the machine has registers for.
 #if defined(__AVX512F__)
-inline constexpr int kLanes = 16;
+inline constexpr int kLanes = 16, kRegisters = 32;
 inline constexpr const char* kName = "AVX-512";
 #elif defined(__AVX2__) && defined(__FMA__)
-inline constexpr int kLanes = 8;
+inline constexpr int kLanes = 8, kRegisters = 16;
 inline constexpr const char* kName = "AVX2";
 #elif defined(__ARM_NEON)
-inline constexpr int kLanes = 4;
+inline constexpr int kLanes = 4, kRegisters = 32;
 inline constexpr const char* kName = "NEON";
 #else
-inline constexpr int kLanes = 4;
+inline constexpr int kLanes = 4, kRegisters = 16;
 inline constexpr const char* kName = "portable";
 #endif
 
@@ -49,6 +50,20 @@ inline Vec load(const float* p) {
 }
 inline void store(float* p, Vec v) {
   std::memcpy(p, &v, sizeof v);
+}
+
+// Keeps a loaded vector in its register: gcc would rather fold the load into each multiply-add that
+// uses it, and read the vector once for each of them.
+inline void pin(Vec& v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#elif defined(__SSE__)
+  asm("" : "+x"(v));
+#elif defined(__ARM_NEON)
+  asm("" : "+w"(v));
+#else
+  (void)v;
+#endif
 }
 
 // a * b + c with one rounding, where the machine has the instruction.
