@@ -45,15 +45,20 @@ inline std::uint16_t float_to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// IEEE half precision: 1 sign, 5 exponent and 10 mantissa bits. Shifted to where a float has them,
-// they spell the value times 2^-112, the difference of the two exponents' biases (15 and 127); the
-// product with 2^112 is exact, for subnormals too. Infinity and NaN need the largest exponent.
+// IEEE half precision: 1 sign, 5 exponent and 10 mantissa bits. The bits move to where a float has
+// them, and the exponent's bias goes from 15 to 127. A subnormal m * 2^-24 has no leading 1: it
+// gets one, as 2^-14 + m * 2^-24, and loses it again by subtraction, which is exact. Three results
+// and a choice, no branches: compilers make vector code of it.
 inline float f16_to_float(std::uint16_t bits) {
+  constexpr std::uint32_t kOne = 1 << 23;  // 1 in the exponent of a float
   const std::uint32_t sign = (bits & 0x8000u) << 16;
   const std::uint32_t magnitude = (bits & 0x7FFFu) << 13;
-  const auto finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
-  const bool is_finite = magnitude < 0x1Fu << 23;
-  return std::bit_cast<float>(sign | (is_finite ? finite : magnitude | 0x7F800000u));
+  const std::uint32_t normal = magnitude + (127 - 15) * kOne;
+  const float leading_one = std::bit_cast<float>(normal + kOne);
+  const auto subnormal = std::bit_cast<std::uint32_t>(leading_one - 0x1p-14f);
+  const std::uint32_t not_finite = magnitude | 255 * kOne;
+  const std::uint32_t small_or_normal = magnitude < kOne ? subnormal : normal;
+  return std::bit_cast<float>(sign | (magnitude < 31 * kOne ? small_or_normal : not_finite));
 }
 
 // Round to nearest, ties to even; from 65520 on, infinity. NaN stays NaN.
