@@ -172,7 +172,6 @@ TEST_CASE("chunk_delta_rule: a wrong shape or an empty chunk is named") {
     Tensor3 S = zeros(2, 2, 3), turned = zeros(2, 3, 2);
     check_throws_with([&] { run(v, in, turned); },
                       "[chunk_delta_rule] S is [2, 3, 2], expected [2, 2, 3]");
-    check_throws_with([&] { run(v, in, S, 0); },
-                      "[chunk_delta_rule] chunk is 0, expected at least 1 token");
+    check_throws_with([&] { run(v, in, S, 0); }, "at least 1 token");
   }
 }
