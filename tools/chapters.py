@@ -12,7 +12,7 @@ COMMAND = re.compile(r"qwen_(module|chapter|tool|test)\((\w+)")
 
 
 class Chapters:
-    """modules: name -> chapter; headers: those named beside a chapter; programs: name -> chapter."""
+    """modules, headers (those named beside a chapter) and programs: name -> chapter."""
 
     def __init__(self, root):
         self.modules, self.headers, self.programs = {}, {}, {}

@@ -101,7 +101,8 @@ install_packages() {
   elif [ "$(uname)" = Darwin ]; then
     fail "Homebrew is needed to install the libraries; see https://brew.sh"
   elif ! have cmake || ! have pkg-config; then
-    fail "neither apt-get nor brew is here to install with; needed: cmake 3.25 or newer, pkg-config, and the libraries in cmake/libraries.cmake"
+    fail "neither apt-get nor brew is here to install with; needed: cmake 3.25, pkg-config, and" \
+      "the libraries in cmake/libraries.cmake"
   fi
 }
 
