@@ -1,0 +1,276 @@
+#include <cmath>
+#include <sstream>
+
+#include "qwen/attention.h"
+#include "qwen/check.h"
+#include "qwen/deltanet.h"
+#include "qwen/linear.h"
+#include "qwen/mlp.h"
+#include "qwen/norm.h"
+#include "qwen/profile.h"
+#include "qwen/rope.h"
+#include "qwen/tables.h"
+#include "tests/comparisons.h"
+
+using namespace qwen;
+
+namespace {
+
+// 13 tokens, one more, and 50 at once: with a state and without.
+void run(const SmallModel& small, const Ops& ops) {
+  logits_of(small.model, ops, std::span(small.ids).first(64), {13, 1, 50});
+}
+
+// What --check says of a table that is fast except for what `spoil` has done to it.
+void check_named(const SmallModel& small, const std::function<void(Ops&)>& spoil,
+                 const std::string& part) {
+  Ops wrong = fast_ops();
+  spoil(wrong);
+  check_throws_with([&] { run(small, checked_ops(wrong, plain_ops())); }, part);
+}
+
+}  // namespace
+
+TEST_CASE("check: the fast operators agree with the plain ones in every variant, in every type") {
+  const Ops checked = checked_ops(fast_ops(), plain_ops());
+  for (const std::string& name : small_models()) {
+    CHECK_NOTHROW(run(small_model(name), checked));
+    CHECK_NOTHROW(run(small_model(name, DType::BF16), checked));
+  }
+}
+
+TEST_CASE("check: the result is that of the operators under test") {
+  const SmallModel tiny = small_model("tiny");
+  const std::span<const int> ids = std::span(tiny.ids).first(20);
+  check_same_bits("checked",
+                  logits_of(tiny.model, checked_ops(fast_ops(), plain_ops()), ids, {13, 7}),
+                  logits_of(tiny.model, fast_ops(), ids, {13, 7}));
+}
+
+TEST_CASE("check: a wrong entry is named with layer, operator, place and both values") {
+  const SmallModel tiny = small_model("tiny");
+  // One number of layer 2's second call is off by 1: in its MLP, behind the first product.
+  int calls = 0;
+  Ops wrong = fast_ops();
+  wrong.linear = [&](const Tensor2& x, const Weight& w) {
+    Tensor2 y = fast::linear(x, w);
+    if (w.name == "model.layers.2.mlp.up_proj.weight" && ++calls == 2) y(0, 7) = 100;
+    return y;
+  };
+  const Ops checked = checked_ops(wrong, plain_ops());
+  std::string message;
+  try {
+    run(tiny, checked);
+  } catch (const std::runtime_error& error) {
+    message = error.what();
+  }
+  CHECK(message.find("[check] layer 2, linear model.layers.2.mlp.up_proj.weight: row 0, column 7 "
+                     "is 100, the plain version gives ") == 0);
+  CHECK(message.find("(they may differ by ") != std::string::npos);
+}
+
+TEST_CASE("check: every entry of the table is compared, and what it changes in place") {
+  const SmallModel tiny = small_model("tiny");
+  const auto off = [](auto& x) { x.data()[x.size() - 1] += 1; };
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.rms_norm = [=](auto& x, auto& w, float eps) {
+          Tensor2 y = fast::rms_norm(x, w, eps);
+          off(y);
+          return y;
+        };
+      },
+      "[check] layer 0, rms_norm: row 12, column 51 is ");
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.gated_rms_norm = [=](auto& x, auto& z, auto& w, float eps) {
+          Tensor2 y = fast::gated_rms_norm(x, z, w, eps);
+          off(y);
+          return y;
+        };
+      },
+      "[check] layer 0, gated_rms_norm: row 38, column 17 is ");
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.swiglu = [=](auto& gate, auto& up) {
+          Tensor2 y = fast::swiglu(gate, up);
+          off(y);
+          return y;
+        };
+      },
+      "[check] layer 0, swiglu: row 12, column 108 is ");
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.rope = [=](auto& x, auto& cos, auto& sin) {
+          fast::rope(x, cos, sin);
+          off(x);
+        };
+      },
+      "[check] layer 3, rope: row 12, column 119 is ");
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.attention = [=](auto& q, auto& keys, auto& values, int position) {
+          Tensor2 y = fast::attention(q, keys, values, position);
+          off(y);
+          return y;
+        };
+      },
+      "[check] layer 3, attention: row 12, column 119 is ");
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.sigmoid_gate = [=](auto& x, auto& gate) {
+          Tensor2 y = fast::sigmoid_gate(x, gate);
+          off(y);
+          return y;
+        };
+      },
+      "[check] layer 3, sigmoid_gate: row 12, column 119 is ");
+  struct Part {
+    Tensor3 Qkv::*part;
+    std::string named;
+  };
+  for (const Part& part : {Part{&Qkv::q, "conv_qkv q: row 12, column 41"},
+                           Part{&Qkv::k, "conv_qkv k: row 12, column 41"},
+                           Part{&Qkv::v, "conv_qkv v: row 12, column 53"}}) {
+    check_named(
+        tiny,
+        [&](Ops& ops) {
+          ops.conv_qkv = [=](auto& in, auto& kernel, auto& heads, auto& tail) {
+            Qkv y = fast::conv_qkv(in, kernel, heads, tail);
+            off(y.*part.part);
+            return y;
+          };
+        },
+        "[check] layer 0, " + part.named);
+  }
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.conv_qkv = [=](auto& in, auto& kernel, auto& heads, auto& tail) {
+          Qkv y = fast::conv_qkv(in, kernel, heads, tail);
+          off(tail);
+          return y;
+        };
+      },
+      "[check] layer 0, conv_qkv tail: row 2, column 137 is ");
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.delta_rule = [=](auto& qkv, auto& g, auto& beta, auto& key_head, auto& S) {
+          Tensor3 y = fast::delta_rule(qkv, g, beta, key_head, S);
+          off(y);
+          return y;
+        };
+      },
+      "[check] layer 0, delta_rule: row 12, column 53 is ");
+  check_named(
+      tiny,
+      [&](Ops& ops) {
+        ops.delta_rule = [=](auto& qkv, auto& g, auto& beta, auto& key_head, auto& S) {
+          Tensor3 y = fast::delta_rule(qkv, g, beta, key_head, S);
+          off(S);
+          return y;
+        };
+      },
+      "[check] layer 0, delta_rule S: row 2, column 251 is ");
+}
+
+TEST_CASE("check: the head is named, NaN is noticed, and so is another shape") {
+  const SmallModel tiny = small_model("tiny");
+  const auto spoil_head = [](const std::function<void(Tensor2&)>& how) {
+    return [how](Ops& ops) {
+      ops.linear = [how](const Tensor2& x, const Weight& w) {
+        Tensor2 y = fast::linear(x, w);
+        if (w.name == "model.embed_tokens.weight") how(y);
+        return y;
+      };
+    };
+  };
+  const std::string head = "[check] final norm and head, linear model.embed_tokens.weight: ";
+  check_named(tiny, spoil_head([](Tensor2& y) { y(1, 2) = NAN; }), head + "row 1, column 2 is nan");
+  check_named(tiny, spoil_head([](Tensor2& y) { y = slice(y, 0, 1); }), head + "another shape");
+}
+
+TEST_CASE("check: errors that only rounding makes are let pass, ten times as large ones are not") {
+  const SmallModel tiny = small_model("tiny");
+  const auto all_off_by = [](float share) {
+    return [share](Ops& ops) {
+      ops.swiglu = [share](const Tensor2& gate, const Tensor2& up) {
+        Tensor2 y = fast::swiglu(gate, up);
+        y *= 1 + share;
+        return y;
+      };
+    };
+  };
+  Ops slightly = fast_ops();
+  all_off_by(3e-7f)(slightly);
+  CHECK_NOTHROW(run(tiny, checked_ops(slightly, plain_ops())));
+  check_named(tiny, all_off_by(5e-5f), "[check] layer 0, swiglu");
+}
+
+TEST_CASE("profile: every call is counted, with what it reads; the results are the same") {
+  const SmallModel tiny = small_model("tiny");
+  const std::span<const int> ids = std::span(tiny.ids).first(14);
+  Profile profile;
+  const Ops timed = timed_ops(fast_ops(), profile);
+  check_same_bits("timed", logits_of(tiny.model, timed, ids, {13, 1}),
+                  logits_of(tiny.model, fast_ops(), ids, {13, 1}));
+  const auto calls = [&](const std::string& name) { return profile.entries.at(name).calls; };
+  // Two calls of three DeltaNet layers and one of attention.
+  CHECK(calls("rms_norm") == 2 * (4 * 2 + 1 + 2));
+  CHECK(calls("gated_rms_norm") == 2 * 3);
+  CHECK(calls("swiglu") == 2 * 4);
+  CHECK(calls("rope") == 2 * 2);
+  CHECK(calls("attention") == 2);
+  CHECK(calls("sigmoid_gate") == 2);
+  CHECK(calls("conv_qkv") == 2 * 3);
+  CHECK(calls("delta_rule") == 2 * 3);
+  CHECK(calls("linear mlp.up_proj") == 2 * 4);
+  CHECK(calls("linear linear_attn.in_proj_qkv") == 2 * 3);
+  CHECK(calls("linear self_attn.q_proj") == 2);
+  CHECK(calls("linear embed_tokens") == 2);
+  CHECK(profile.entries.size() == 8 + 3 + 5 + 4 + 1);
+  const Profile::Entry& up = profile.entries.at("linear mlp.up_proj");
+  CHECK(up.bytes == 2.0 * 4 * 109 * 52 * 4);
+  CHECK(up.additions == 14.0 * 4 * 109 * 52);
+  CHECK(profile.entries.at("delta_rule").bytes == 2.0 * 3 * 2 * (3 * 14 * 18) * 4);
+}
+
+TEST_CASE("profile: the lines of a report add up to the total") {
+  const SmallModel tiny = small_model("tiny");
+  Profile profile;
+  run(tiny, timed_ops(fast_ops(), profile));
+  double sum = 0;
+  for (const auto& [name, entry] : profile.entries) sum += entry.seconds;
+  CHECK(sum > 0);
+  std::istringstream lines(report(profile, 2 * sum));
+  std::string line, last;
+  double milliseconds = 0, percent = 0, previous = INFINITY;
+  std::getline(lines, line);  // the heading
+  while (std::getline(lines, line)) {
+    const bool rest = line.starts_with("between operators");
+    std::istringstream numbers(line.substr(rest ? 39 : 32));  // behind the name
+    long calls = 0;
+    double ms = 0, share = 0;
+    if (!rest) numbers >> calls;
+    numbers >> ms >> share;
+    milliseconds += ms;
+    percent += share;
+    if (!rest) {
+      CHECK(calls == profile.entries.at(line.substr(0, line.find("  "))).calls);
+      CHECK(ms <= previous);
+      previous = ms;
+    }
+    last = line;
+  }
+  CHECK(last.starts_with("between operators"));
+  // Each of 22 lines is rounded: to 0.5 microseconds, and to 0.05 percent.
+  CHECK(std::abs(milliseconds - 2e3 * sum) <= 22 * 0.0005);
+  CHECK(std::abs(percent - 100) <= 22 * 0.05);
+}
