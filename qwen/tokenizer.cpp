@@ -50,24 +50,23 @@ void encode_ordinary(const Tokenizer& tokenizer, std::string_view text, std::vec
 
 using Ids = std::unordered_map<std::string_view, int>;
 
-int id_of(const Ids& ids, const std::string& token, const TokenizerFiles& files,
-          const std::string& what) {
-  const auto found = ids.find(token);
-  if (found != ids.end()) return found->second;
+[[noreturn]] void fail_missing(const TokenizerFiles& files, const std::string& what,
+                               const std::string& token) {
   throw std::runtime_error(files.source + ": " + what + " needs the token " + shown(token) +
                            ", which is not in the vocabulary");
 }
 
 MergeTable merge_table(const TokenizerFiles& files, const Ids& ids) {
   MergeTable table(files.merges.size());
-  for (int rank = 0; const auto& [left, right] : files.merges) {
+  int rank = 0;
+  for (const auto& merge : files.merges) {
     const auto id = [&](const std::string& token) {
       const auto found = ids.find(token);
-      return found != ids.end() ? found->second
-                                : id_of(ids, token, files, "the merge " + shown({left, right}));
+      if (found != ids.end()) return found->second;
+      fail_missing(files, "the merge " + shown({merge.first, merge.second}), token);
     };
-    const int left_id = id(left), right_id = id(right);
-    table.add(left_id, right_id, {rank++, id(left + right)});
+    const int left = id(merge.first), right = id(merge.second);
+    table.add(left, right, {rank++, id(merge.first + merge.second)});
   }
   return table;
 }
@@ -97,7 +96,11 @@ Bpe build_bpe(const TokenizerFiles& files, const std::vector<std::string>& token
     throw std::runtime_error(files.source + ": a vocabulary of " + std::to_string(ids.size()) +
                              " tokens, but no merges; the file is not complete");
   }
-  if (!files.unk_token.empty()) bpe.unknown = id_of(ids, files.unk_token, files, "unk_token");
+  if (!files.unk_token.empty()) {
+    const auto unknown = ids.find(files.unk_token);
+    if (unknown == ids.end()) fail_missing(files, "unk_token", files.unk_token);
+    bpe.unknown = unknown->second;
+  }
   bpe.fuse_unknown = files.fuse_unk;
   return bpe;
 }

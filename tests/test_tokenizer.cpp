@@ -194,9 +194,9 @@ TEST_CASE("tokenizer: merges as strings give the ids of merges as pairs") {
 }
 
 TEST_CASE("tokenizer: a GGUF file names its pattern") {
-  const Json vocab = read_json("tokenizers/pair/vocab.json");
   const Json cases = read_json("tokenizer_cases.json")["cases"];
-  for (const auto& [pre, reference] : {std::pair{"qwen2", "pair"}, {"smollm", "small"}}) {
+  for (const std::string pre : {"qwen2", "smollm"}) {
+    const std::string reference = pre == "qwen2" ? "pair" : "small";
     const TempDir folder;
     const std::string path = folder.write("vocabulary.gguf", gguf_vocabulary(pre));
     const Tokenizer tokenizer = load_tokenizer(path);
@@ -206,7 +206,7 @@ TEST_CASE("tokenizer: a GGUF file names its pattern") {
       const auto ids = entry[reference].get<std::vector<int>>();
       INFO(pre << ": " << entry.dump());
       CHECK(encode(tokenizer, text, AddedTokens::as_text) ==
-            entry.value(reference + std::string(" as text"), ids));
+            entry.value(reference + " as text", ids));
     }
   }
 }
@@ -215,11 +215,12 @@ TEST_CASE("tokenizer: GGUF's control tokens are markers, its fillers and unused 
   const TempDir folder;
   const Tokenizer tokenizer = load_tokenizer(folder.write("v.gguf", gguf_vocabulary("qwen2")));
   const int n = static_cast<int>(read_json("tokenizers/pair/vocab.json").size());
-  CHECK(encode(tokenizer, "<end><word>[PAD545]") !=
-        encode(tokenizer, "<end><word>[PAD545]", AddedTokens::as_text));
+  const std::string filler = "[PAD" + std::to_string(n + 3) + "]";
+  for (const std::string& text : {std::string("<unused>"), filler}) {
+    CHECK(encode(tokenizer, text) == encode(tokenizer, text, AddedTokens::as_text));
+  }
   CHECK(encode(tokenizer, "<end><word>") == std::vector<int>{n, n + 1});
   CHECK(decode(tokenizer, std::vector<int>{n, n + 1, n + 2, n + 3}) == "<word>");
-  CHECK(encode(tokenizer, "<unused>") == encode(tokenizer, "<unused>", AddedTokens::as_text));
   CHECK(vocabulary_size(tokenizer) == n + 2);
   CHECK(tokenizer.eos == std::vector<int>{n});
 }
@@ -437,7 +438,8 @@ TEST_CASE("bpe: merges the earliest learned pair first, of equal pairs the leftm
 
 TEST_CASE("bpe: the list of candidates gives what merging once, again and again, gives") {
   const Tokenizer tokenizer = load_tokenizer("tokenizers/small");
-  for (const Json& entry : read_json("tokenizer_cases.json")["cases"]) {
+  const Json cases = read_json("tokenizer_cases.json")["cases"];
+  for (const Json& entry : cases) {
     const std::string text = repair_utf8(text_of(entry));
     for (const std::string_view word : pretokenize(tokenizer.splits, text)) {
       std::vector<int> ids = plain::byte_ids(tokenizer.bpe, word), fast;
