@@ -32,7 +32,7 @@ using simd::Vec;
 
 constexpr int kBlock = 64;  // keys; part of the arithmetic
 constexpr int kRows = 64;   // queries that share a block while it is in the cache; not part of it
-constexpr int kTile = 4;    // queries in registers together
+constexpr int kTile = 4;    // at most so many queries in registers together
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Elements of keys and values worth a thread of their own: some 10 microseconds.
@@ -98,7 +98,7 @@ template <int R>
   for (int s = 0; s < n; s += C) {
     const float* k[C];
     for (int c = 0; c < C; ++c) k[c] = keys[std::min(s + c, n - 1)];
-    Vec sum[R * C]{};
+    Vec sum[R][C]{};
     for (int i = 0; i < D; i += kLanes) {
       Vec k_i[C];
       for (int c = 0; c < C; ++c) {
@@ -107,14 +107,16 @@ template <int R>
       }
       for (int r = 0; r < R; ++r) {
         const Vec q_i = load_up_to(q[r] + i, D - i);
-        for (int c = 0; c < C; ++c) sum[r * C + c] = simd::fma(q_i, k_i[c], sum[r * C + c]);
+        for (int c = 0; c < C; ++c) sum[r][c] = simd::fma(q_i, k_i[c], sum[r][c]);
       }
     }
-    float total[R * C];
-    for (int i = 0; i < R * C; i += kLanes) simd::store(total + i, sums(sum + i));
+    Vec flat[R * C];
     for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < C; ++c) scores[r * kBlock + s + c] = total[r * C + c] * scale;
+      for (int c = 0; c < C; ++c) flat[r * C + c] = sum[r][c];
     }
+    float total[R * C];
+    for (int i = 0; i < R * C; i += kLanes) simd::store(total + i, sums(flat + i) * scale);
+    for (int r = 0; r < R; ++r) std::copy_n(total + r * C, C, scores + r * kBlock + s);
   }
 }
 
@@ -138,27 +140,28 @@ Softmax exponentials(float* scores, int n) {
   return {max, simd::sum(sum)};
 }
 
-// out[r] = sum over s < n[r] of p[r, s] v[s], s ascending, for R queries; n ascends with r.
+// out[r] = sum over s < n of p[r, s] v[s], s ascending, for R queries.
 template <int R>
-[[gnu::noinline]] void weigh(const float* p, const int* n, Rows values, int D, float* out) {
+[[gnu::noinline]] void weigh(const float* p, Rows values, int n, int D, float* out) {
   constexpr int C = kSums / kTile;
   for (int i = 0; i < D; i += C * kLanes) {
-    const auto left = [&](int c) { return std::max(0, D - i - c * kLanes); };
-    Vec sum[R * C]{};
-    const auto add = [&](int s, auto sees) {
+    Vec sum[R][C]{};
+    for (int s = 0; s < n; ++s) {
       Vec v[C];
-      for (int c = 0; c < C; ++c) v[c] = load_up_to(values[s] + i + c * kLanes, left(c));
-      for (int r = 0; r < R; ++r) {
-        if (!sees(r)) continue;
-        const Vec p_r = simd::broadcast(p[r * kBlock + s]);
-        for (int c = 0; c < C; ++c) sum[r * C + c] = simd::fma(p_r, v[c], sum[r * C + c]);
+      for (int c = 0; c < C; ++c) {
+        const int at = i + c * kLanes;
+        v[c] = at < D ? load_up_to(values[s] + at, D - at) : Vec{};
+        simd::pin(v[c]);
       }
-    };
-    for (int s = 0; s < n[0]; ++s) add(s, [](int) { return true; });
-    for (int s = n[0]; s < n[R - 1]; ++s) add(s, [&](int r) { return s < n[r]; });
+      for (int r = 0; r < R; ++r) {
+        const Vec p_r = simd::broadcast(p[r * kBlock + s]);
+        for (int c = 0; c < C; ++c) sum[r][c] = simd::fma(p_r, v[c], sum[r][c]);
+      }
+    }
     for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < C && left(c) > 0; ++c) {
-        store_up_to(out + r * D + i + c * kLanes, sum[r * C + c], left(c));
+      for (int c = 0; c < C; ++c) {
+        const int at = i + c * kLanes;
+        if (at < D) store_up_to(out + r * D + at, sum[r][c], D - at);
       }
     }
   }
@@ -171,27 +174,35 @@ struct Block {
   int first;  // position of its first key
 };
 
+// Queries at … at + R - 1, which all see n keys of the block.
 template <int R>
-void tile(const Queries& x, int at, const Block& block, Softmax* softmax, float* out) {
+void tile(const Queries& x, int at, const Block& block, int n, Softmax* softmax, float* out) {
   const float* q[R];
-  int n[R];
-  for (int r = 0; r < R; ++r) {
-    q[r] = x.q + x.offset(at + r);
-    n[r] = x.visible(at + r, block.first);
-  }
+  for (int r = 0; r < R; ++r) q[r] = x.q + x.offset(at + r);
   float scores[R * kBlock];
-  score<R>(q, block.keys, n[R - 1], x.D, x.scale, scores);
-  for (int r = 0; r < R; ++r) softmax[r] = exponentials(scores + r * kBlock, n[r]);
-  weigh<R>(scores, n, block.values, x.D, out);
+  score<R>(q, block.keys, n, x.D, x.scale, scores);
+  for (int r = 0; r < R; ++r) softmax[at + r] = exponentials(scores + r * kBlock, n);
+  weigh<R>(scores, block.values, n, x.D, out + at * x.D);
 }
 
 // softmax [rows], out [rows, D]: what the block gives to each of the queries that see some of it.
 void attend(const Queries& x, const Block& block, Softmax* softmax, float* out) {
+  const auto visible = [&](int r) { return r < x.rows ? x.visible(r, block.first) : -1; };
   int r = 0;
-  while (x.visible(r, block.first) == 0) ++r;
-  for (; r + kTile <= x.rows; r += kTile) tile<kTile>(x, r, block, softmax + r, out + r * x.D);
-  for (; r + 2 <= x.rows; r += 2) tile<2>(x, r, block, softmax + r, out + r * x.D);
-  for (; r < x.rows; ++r) tile<1>(x, r, block, softmax + r, out + r * x.D);
+  while (visible(r) == 0) ++r;
+  while (r < x.rows) {
+    const int n = visible(r);
+    if (visible(r + 3) == n) {
+      tile<4>(x, r, block, n, softmax, out);
+      r += 4;
+    } else if (visible(r + 1) == n) {
+      tile<2>(x, r, block, n, softmax, out);
+      r += 2;
+    } else {
+      tile<1>(x, r, block, n, softmax, out);
+      r += 1;
+    }
+  }
 }
 
 // The block's gifts join those of the blocks before it: total [rows] and y.
@@ -279,9 +290,9 @@ void by_blocks(const Problem& problem) {
   Tensor2 out = uninit(kv_heads * blocks * rows, D);
   parallel_for(kv_heads * blocks, std::max(1, kPiece / (2 * D) / kBlock), [&](int begin, int end) {
     for (int n = begin; n < end; ++n) {
-      const int kv = n / blocks;
-      attend(problem.queries(kv, 0, problem.T()), problem.block(kv, n % blocks),
-             softmax.data() + n * rows, row(out, n * rows));
+      const Queries x = problem.queries(n % kv_heads, 0, problem.T());
+      const Block block = problem.block(n % kv_heads, n / kv_heads);
+      attend(x, block, softmax.data() + n * rows, row(out, n * rows));
     }
   });
   parallel_for(kv_heads, std::max(1, kPiece / D / (blocks * rows)), [&](int begin, int end) {
@@ -289,7 +300,7 @@ void by_blocks(const Problem& problem) {
       const Queries x = problem.queries(kv, 0, problem.T());
       std::vector<Softmax> total(rows, kNothing);
       for (int b = 0; b < blocks; ++b) {
-        const int n = (kv * blocks + b) * rows;
+        const int n = (b * kv_heads + kv) * rows;
         merge(x, b * kBlock, softmax.data() + n, row(out, n), total.data());
       }
       divide_by_sum(x, total.data());

@@ -27,8 +27,8 @@ void check_chunk_delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& bet
   expect_shape("[chunk_delta_rule] beta", beta, {T, Hv});
   expect_shape("[chunk_delta_rule] S", S, {Hv, Dk, Dv});
   if (chunk < 1) {
-    throw std::invalid_argument("[chunk_delta_rule] chunk is " + std::to_string(chunk) +
-                                ", expected at least 1 token");
+    throw std::invalid_argument("[chunk_delta_rule] a chunk needs at least 1 token, not " +
+                                std::to_string(chunk));
   }
 }
 

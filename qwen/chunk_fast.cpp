@@ -97,6 +97,17 @@ void weigh(const Qkv& qkv, const Tensor2& beta, int h, int first, int C, Chunk& 
   }
 }
 
+// D [C, Dv] becomes the solution of (1 + A) X = D, A as it stands below the diagonal.
+void substitute(const Tensor2& A, Tensor2& D, int C) {
+  for (int i = 1; i < C; ++i) {
+    for (int j = 0; j < i; ++j) {
+      const Vec a = simd::broadcast(-A(i, j));
+      const auto without = [=](Vec d_i, Vec d_j) { return simd::fma(a, d_j, d_i); };
+      simd::map(dim(D, 1), row(D, i), without, row(D, i), row(D, j));
+    }
+  }
+}
+
 // C = A B + beta C, all row-major; lda … are the distances between rows.
 void multiply(CBLAS_TRANSPOSE transA, CBLAS_TRANSPOSE transB, int M, int N, int K, const float* A,
               int lda, const float* B, int ldb, float beta, float* C, int ldc) {
@@ -113,8 +124,7 @@ void run(const Qkv& qkv, const Tensor2& g, const Tensor2& beta, int h, int key_h
   multiply(CblasNoTrans, CblasTrans, 2 * C, C, Dk, c.KQ.data(), Dk, c.KQ.data(), Dk, 0, c.AW.data(),
            ld);
   weigh(qkv, beta, h, first, C, c);
-  cblas_strsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasUnit, C, Dv, 1, c.AW.data(),
-              ld, c.D.data(), Dv);
+  substitute(c.AW, c.D, C);
   float* O = row(c.RO, C);
   multiply(CblasNoTrans, CblasNoTrans, C, Dv, C, row(c.AW, C), ld, c.D.data(), Dv, 1, O, Dv);
   for (int i = 0; i < C; ++i) std::copy_n(O + Dv * i, Dv, row(o, first + i) + Dv * h);

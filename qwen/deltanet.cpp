@@ -134,6 +134,30 @@ void l2_normalize(Tensor3& x, float scale) {
   }
 }
 
+// One token of one head: S [Dk, Dv] moves on, o [Dv] (zeros before) is what q reads from it. All
+// loops run along the rows of S, as they lie in memory.
+void step(float* S, const float* q, const float* k, const float* v, float decay, float beta, int Dk,
+          int Dv, float* o) {
+  std::vector<float> d(Dv);
+  // Forget: S *= exp(g).
+  for (int i = 0; i < Dk; ++i) {
+    for (int j = 0; j < Dv; ++j) S[i * Dv + j] *= decay;
+  }
+  // Recall what is stored under k, and see how far it is from v: d = beta (v - S^T k).
+  for (int i = 0; i < Dk; ++i) {
+    for (int j = 0; j < Dv; ++j) d[j] += S[i * Dv + j] * k[i];
+  }
+  for (int j = 0; j < Dv; ++j) d[j] = beta * (v[j] - d[j]);
+  // Write the difference under k: S += k d^T.
+  for (int i = 0; i < Dk; ++i) {
+    for (int j = 0; j < Dv; ++j) S[i * Dv + j] += k[i] * d[j];
+  }
+  // Read under q: o = S^T q.
+  for (int i = 0; i < Dk; ++i) {
+    for (int j = 0; j < Dv; ++j) o[j] += S[i * Dv + j] * q[i];
+  }
+}
+
 }  // namespace
 
 Qkv conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads, Tensor2& tail) {
@@ -152,30 +176,11 @@ Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
   check_delta_rule(qkv, g, beta, key_head, S);
   const int T = dim(qkv.v, 0), Hv = dim(qkv.v, 1), Dv = dim(qkv.v, 2), Dk = dim(qkv.k, 2);
   Tensor3 o = zeros(T, Hv, Dv);
-  std::vector<float> d(Dv);
   for (int t = 0; t < T; ++t) {
     for (int h = 0; h < Hv; ++h) {
-      const float* q = row(qkv.q, t) + Dk * key_head[h];
-      const float* k = row(qkv.k, t) + Dk * key_head[h];
-      const float decay = std::exp(g(t, h));
-      // Forget: S *= exp(g).
-      for (int i = 0; i < Dk; ++i) {
-        for (int j = 0; j < Dv; ++j) S(h, i, j) *= decay;
-      }
-      // Recall what is stored under k, and see how far it is from v: d = beta (v - S^T k).
-      std::fill(d.begin(), d.end(), 0.0f);
-      for (int i = 0; i < Dk; ++i) {
-        for (int j = 0; j < Dv; ++j) d[j] += S(h, i, j) * k[i];
-      }
-      for (int j = 0; j < Dv; ++j) d[j] = beta(t, h) * (qkv.v(t, h, j) - d[j]);
-      // Write the difference under k: S += k d^T.
-      for (int i = 0; i < Dk; ++i) {
-        for (int j = 0; j < Dv; ++j) S(h, i, j) += k[i] * d[j];
-      }
-      // Read under q: o = S^T q.
-      for (int i = 0; i < Dk; ++i) {
-        for (int j = 0; j < Dv; ++j) o(t, h, j) += S(h, i, j) * q[i];
-      }
+      const int at_key = Dk * key_head[h], at_value = Dv * h;
+      step(row(S, h), row(qkv.q, t) + at_key, row(qkv.k, t) + at_key, row(qkv.v, t) + at_value,
+           std::exp(g(t, h)), beta(t, h), Dk, Dv, row(o, t) + at_value);
     }
   }
   return o;

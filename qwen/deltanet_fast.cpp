@@ -33,16 +33,16 @@ using simd::Vec;
 
 // A block is kVectors vectors wide; each takes three registers, for d and the sums o and r. Two
 // chains for each hide the latency of a multiply-add (4 cycles, two a cycle: 8 chains).
-#if defined(__AVX512F__) || defined(__ARM_NEON)
-constexpr int kVectors = 4;
-#else
-constexpr int kVectors = 2;
-#endif
+constexpr int kVectors = simd::kRegisters / 8;
 constexpr int kWidth = kVectors * kLanes;
 
 // Elements of S times tokens, or of the convolution, that are worth a thread of their own: some 10
 // microseconds, ten times what handing them over costs.
 constexpr int kPiece = 65536;
+
+// More tokens than these are worth a copy of the block: rows of S itself lie Dv floats apart, and
+// crowd into a few sets of the cache.
+constexpr int kFewTokens = 4;
 
 // A vector of which only the first `count` lanes need be there; more than kLanes are all of them.
 Vec load_up_to(const float* p, int count) {
@@ -70,10 +70,11 @@ void store_columns(float* p, const Columns& x, int count) {
   }
 }
 
-// S^T k, S a block [Dk, kWidth].
-[[gnu::noinline]] void recall(const float* S, int Dk, const float* k, Columns& recalled) {
+// S^T k over the rows of a block, `stride` apart.
+[[gnu::noinline]] void recall(const float* S, int stride, int Dk, const float* k,
+                              Columns& recalled) {
   Columns r{};
-  for (int i = 0; i < Dk; ++i, S += kWidth) {
+  for (int i = 0; i < Dk; ++i, S += stride) {
     const Vec key = simd::broadcast(k[i]);
     for (int c = 0; c < kVectors; ++c) {
       r.at[c] = simd::fma(simd::load(S + c * kLanes), key, r.at[c]);
@@ -83,13 +84,13 @@ void store_columns(float* p, const Columns& x, int count) {
 }
 
 // One token's sweep. A function of its own, so that the compilers give all registers to it.
-[[gnu::noinline]] void sweep(float* S, int Dk, float decay, const Columns& written, const float* k,
-                             const float* q, const float* next_k, Columns& read,
+[[gnu::noinline]] void sweep(float* S, int stride, int Dk, float decay, const Columns& written,
+                             const float* k, const float* q, const float* next_k, Columns& read,
                              Columns& recalled) {
   const Vec keep = simd::broadcast(decay);
   const Columns d = written;
   Columns o{}, r{};
-  for (int i = 0; i < Dk; ++i, S += kWidth) {
+  for (int i = 0; i < Dk; ++i, S += stride) {
     const Vec key = simd::broadcast(k[i]), query = simd::broadcast(q[i]);
     const Vec next = simd::broadcast(next_k[i]);
     for (int c = 0; c < kVectors; ++c) {
@@ -116,11 +117,11 @@ struct Block {
   const Tensor2& beta;
   int head, key_head, first, count;
 };
-void run(const Block& b, float* S, Tensor3& o) {
+void run(const Block& b, float* S, int stride, Tensor3& o) {
   const int T = dim(b.qkv.v, 0), Dk = dim(b.qkv.k, 2), Dv = dim(b.qkv.v, 2);
   const int at_key = Dk * b.key_head, at_value = Dv * b.head + b.first;
   Columns o_t, r;
-  recall(S, Dk, row(b.qkv.k, 0) + at_key, r);
+  recall(S, stride, Dk, row(b.qkv.k, 0) + at_key, r);
   for (int t = 0; t < T; ++t) {
     const float decay = b.decay(t, b.head), beta = b.beta(t, b.head);
     Columns d = load_columns(row(b.qkv.v, t) + at_value, b.count);
@@ -133,7 +134,7 @@ void run(const Block& b, float* S, Tensor3& o) {
       prefetch(row(o, soon) + at_value, b.count);
     }
     const int next = std::min(t + 1, T - 1);  // after the last token nobody uses what is recalled
-    sweep(S, Dk, decay, d, row(b.qkv.k, t) + at_key, row(b.qkv.q, t) + at_key,
+    sweep(S, stride, Dk, decay, d, row(b.qkv.k, t) + at_key, row(b.qkv.q, t) + at_key,
           row(b.qkv.k, next) + at_key, o_t, r);
     store_columns(row(o, t) + at_value, o_t, b.count);
   }
@@ -215,15 +216,19 @@ Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
   const int blocks = (Dv + kWidth - 1) / kWidth;  // of a head
   const int grain = std::max(1, kPiece / (Dk * kWidth) / T);
   parallel_for(Hv * blocks, grain, [&](int begin, int end) {
-    // A copy: rows of S itself lie Dv floats apart, and would crowd into a few sets of the cache.
     Tensor2 copy = uninit(Dk, kWidth);
     for (int n = begin; n < end; ++n) {
       const int h = n / blocks, first = n % blocks * kWidth, count = std::min(kWidth, Dv - first);
+      const Block block{qkv, decay, beta, h, key_head[h], first, count};
       float* columns = row(S, h) + first;
+      if (T <= kFewTokens && count == kWidth) {
+        run(block, columns, Dv, o);
+        continue;
+      }
       for (int i = 0; i < Dk; ++i) {
         store_columns(row(copy, i), load_columns(columns + Dv * i, count), kWidth);
       }
-      run({qkv, decay, beta, h, key_head[h], first, count}, copy.data(), o);
+      run(block, copy.data(), kWidth, o);
       for (int i = 0; i < Dk; ++i) {
         store_columns(columns + Dv * i, load_columns(row(copy, i), kWidth), count);
       }
