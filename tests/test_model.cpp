@@ -371,3 +371,35 @@ TEST_CASE("forward: a context is filled to its last token") {
   check_throws_with([&] { forward(tiny.model, fast_ops(), std::vector<int>{4}, state); },
                     "[forward] 1 more tokens after 512 do not fit");
 }
+
+// ---- numbers that are hard ----
+
+TEST_CASE("forward: keys that repeat without fading, and decays that leave nothing") {
+  const SmallModel tiny = small_model("tiny");
+  std::vector<int> same(200, 7), in_turn(200);
+  for (int t = 0; t < 200; ++t) in_turn[t] = 7 + t % 2;
+  // exp(A_log) * softplus(…) from 1e-44 (no decay at all) over 26 (6.5e-12 a token) to 1e34.
+  for (const float A_log : {-100.0f, -20.0f, 3.2488f, 80.0f}) {
+    const TempDir folder;
+    const Model model = load_model(write_checkpoint(
+        folder, changed("tiny", [&](auto& parts) {
+          for (int layer = 0; layer < 3; ++layer) {
+            const std::string at = "model.layers." + std::to_string(layer) + ".linear_attn.";
+            for (std::size_t h = 0; h < 3; ++h) {
+              parts.set(at + "A_log", h, A_log);
+              parts.set(at + "dt_bias", h, 0.5413f);
+              for (std::size_t i = 0; i < 52; ++i) {
+                parts.set(at + "in_proj_a.weight", 52 * h + i, 0);
+                parts.set(at + "in_proj_b.weight", 52 * h + i, 0.1f);
+              }
+            }
+          }
+        })));
+    for (const std::vector<int>& ids : {same, in_turn, tiny.ids}) {
+      const std::vector<int> one_go = {static_cast<int>(ids.size())};
+      const Tensor2 expected = logits_of(model, plain_ops(), ids, one_go);
+      check_close("fast", logits_of(model, fast_ops(), ids, one_go), expected, 5e-5);
+      check_close("chunks", logits_of(model, chunk_ops(), ids, one_go), expected, 5e-5);
+    }
+  }
+}
