@@ -103,14 +103,14 @@ struct BF16 {
 };
 
 // ---- x, as the tiles read it ----
-// K is cut into blocks, 2 KB of float32 or bf16 a row. All rows of x lie together in a block,
-// ending in zeros: so the ten rows of a tile stay in L1 until its neighbours have used them again,
-// and only W has a tail to mask. The cache line between two rows keeps equal columns from sharing a
-// place in L1.
+// K is cut into blocks, 4 KB of float32 or bf16 a row. All rows of x lie together in a block,
+// ending in zeros: so the ten rows of a tile (40 KB) stay in L1, or close, until its neighbours
+// have used them again, and only W has a tail to mask. The cache line between two rows keeps equal
+// columns from sharing a place in L1.
 template <class Format>
 struct Panels {
   using Value = typename Format::Value;
-  static constexpr int kBlock = 2048 / sizeof(Value);
+  static constexpr int kBlock = 4096 / sizeof(Value);
   static constexpr int kStride = kBlock + 64 / sizeof(Value);
 
   int rows;
@@ -191,17 +191,21 @@ void tiles(const typename Format::Value* x, int rows, const std::byte* const (&w
   }
 }
 
-// y[t, n + c] for t = begin … end - 1 and C rows of W. `sums` has room for C sums a row.
+// Rows of x that meet kCols rows of W before the next ones: their blocks (192 KB) and their sums
+// (18 KB) stay in L2.
+constexpr int kRowsAtOnce = 48;
+
+// out[t * stride + c] = x[first + t] · w[n + c] for `rows` rows of x and C rows of W.
 template <class Format, int C>
-void multiply(const Panels<Format>& x, int begin, int end, const Weight& w, int n, Vec* sums,
-              Tensor2& y) {
+void multiply(const Panels<Format>& x, int first, int rows, const Weight& w, int n, float* out,
+              int stride) {
+  Vec sums[kRowsAtOnce * C + kLanes];  // the last few only fill up a vector of totals
+  std::fill(sums, sums + rows * C + kLanes, Vec{});
   const std::size_t next = C * row_bytes(w);
-  const int rows = end - begin;
-  std::fill(sums, sums + rows * C, Vec{});
   for (int k = 0, block = 0; k < w.cols; k += x.kBlock, ++block) {
     const int count = std::min(x.kBlock, w.cols - k);
     const int whole = count / Format::kStep * Format::kStep, rest = count - whole;
-    const auto* x_block = x.row(block, begin);
+    const auto* x_block = x.row(block, first);
     const std::byte* w_c[C];
     for (int c = 0; c < C; ++c) w_c[c] = row(w, n + c) + k * Format::kBytes;
     tiles<Format, C>(x_block, rows, w_c, whole, next, sums);
@@ -215,9 +219,9 @@ void multiply(const Panels<Format>& x, int begin, int end, const Weight& w, int 
       tiles<Format, C>(x_block + whole, rows, w_c, Format::kStep, 0, sums);
     }
   }
-  for (int t = begin; t < end; ++t) {
-    for (int c = 0; c < C; ++c) y(t, n + c) = simd::sum(*sums++);
-  }
+  float totals[kRowsAtOnce * C + kLanes];
+  for (int i = 0; i < rows * C; i += kLanes) simd::store(totals + i, simd::sum_each(sums + i));
+  for (int t = 0; t < rows; ++t) std::copy_n(totals + t * C, C, out + t * stride);
 }
 
 template <class Format>
@@ -226,26 +230,28 @@ Tensor2 linear(const Tensor2& x, const Weight& w) {
   Tensor2 y = uninit(T, N);
   const Panels<Format> panels = prepare<Format>(x);
 
-  // Rows of x that meet kCols rows of W before the next: their 2 KB blocks (96 KB) and their sums
-  // (18 KB) stay in L2.
-  constexpr int kRowsAtOnce = 48;
   // Rows of W that a thread takes at once: some 5 microseconds of work, so that taking them costs
   // nothing and all threads end together; with many rows of x a few tiles, so that x is read
   // from L2 for several of them.
   constexpr int kWorthAThread = 256 * 1024;  // multiply-adds
   const double row_work = static_cast<double>(T) * w.cols;
-  const int least = T < kRows ? kCols : 4 * kCols;
+  const int least = T < kRows ? kCols : 8 * kCols;
   const int grain = std::max(least, static_cast<int>(kWorthAThread / row_work) / kCols * kCols);
 
   parallel_for(N, grain, [&](int begin, int end) {
-    Vec sums[kRowsAtOnce * kCols];
+    // A piece of y of its own, copied row by row: columns of y itself lie a power of two apart as
+    // often as not, and would all fall on the same few lines of L1.
+    Tensor2 piece = uninit(kRowsAtOnce, end - begin);
     for (int t = 0; t < T; t += kRowsAtOnce) {
-      const int t_end = std::min(T, t + kRowsAtOnce);
+      const int rows = std::min(kRowsAtOnce, T - t), stride = end - begin;
       int n = begin;
       for (; n + kCols <= end; n += kCols) {
-        multiply<Format, kCols>(panels, t, t_end, w, n, sums, y);
+        multiply<Format, kCols>(panels, t, rows, w, n, piece.data() + (n - begin), stride);
       }
-      for (; n < end; ++n) multiply<Format, 1>(panels, t, t_end, w, n, sums, y);
+      for (; n < end; ++n) {
+        multiply<Format, 1>(panels, t, rows, w, n, piece.data() + (n - begin), stride);
+      }
+      for (int i = 0; i < rows; ++i) std::copy_n(row(piece, i), stride, row(y, t + i) + begin);
     }
   });
   return y;
