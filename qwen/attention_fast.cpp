@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "qwen/attention.h"
@@ -39,30 +38,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kPiece = 65536;
 
 constexpr int kSums = simd::kRegisters / 2;  // accumulators of a tile
-
-Vec load_up_to(const float* p, int count) {
-  return count >= kLanes ? simd::load(p) : simd::load_first(p, count);
-}
-void store_up_to(float* p, Vec v, int count) {
-  return count >= kLanes ? simd::store(p, v) : simd::store_first(p, v, count);
-}
-
-// One step of simd::sum for two vectors at once: in each group of 2 * Half lanes, the upper half is
-// added to the lower. The result holds a's sums, then b's.
-template <int Half, int... I>
-Vec add_halves(Vec a, Vec b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, (I / Half * 2 * Half + I % Half)...) +
-         __builtin_shufflevector(a, b, (I / Half * 2 * Half + I % Half + Half)...);
-}
-
-// Lane i becomes simd::sum(v[i]), v [kLanes] is used up.
-template <int Half = kLanes / 2>
-Vec sums(Vec* v) {
-  constexpr std::make_integer_sequence<int, kLanes> lanes;
-  for (int i = 0; i < Half; ++i) v[i] = add_halves<Half>(v[2 * i], v[2 * i + 1], lanes);
-  if constexpr (Half > 1) return sums<Half / 2>(v);
-  return v[0];
-}
 
 // Rows of D floats in memory.
 struct Rows {
@@ -102,11 +77,11 @@ template <int R>
     for (int i = 0; i < D; i += kLanes) {
       Vec k_i[C];
       for (int c = 0; c < C; ++c) {
-        k_i[c] = load_up_to(k[c] + i, D - i);
+        k_i[c] = simd::load_up_to(k[c] + i, D - i);
         simd::pin(k_i[c]);
       }
       for (int r = 0; r < R; ++r) {
-        const Vec q_i = load_up_to(q[r] + i, D - i);
+        const Vec q_i = simd::load_up_to(q[r] + i, D - i);
         for (int c = 0; c < C; ++c) sum[r][c] = simd::fma(q_i, k_i[c], sum[r][c]);
       }
     }
@@ -115,7 +90,8 @@ template <int R>
       for (int c = 0; c < C; ++c) flat[r * C + c] = sum[r][c];
     }
     float total[R * C];
-    for (int i = 0; i < R * C; i += kLanes) simd::store(total + i, sums(flat + i) * scale);
+    for (int i = 0; i < R * C; i += kLanes)
+      simd::store(total + i, simd::sum_each(flat + i) * scale);
     for (int r = 0; r < R; ++r) std::copy_n(total + r * C, C, scores + r * kBlock + s);
   }
 }
@@ -150,7 +126,7 @@ template <int R>
       Vec v[C];
       for (int c = 0; c < C; ++c) {
         const int at = i + c * kLanes;
-        v[c] = at < D ? load_up_to(values[s] + at, D - at) : Vec{};
+        v[c] = at < D ? simd::load_up_to(values[s] + at, D - at) : Vec{};
         simd::pin(v[c]);
       }
       for (int r = 0; r < R; ++r) {
@@ -161,7 +137,7 @@ template <int R>
     for (int r = 0; r < R; ++r) {
       for (int c = 0; c < C; ++c) {
         const int at = i + c * kLanes;
-        if (at < D) store_up_to(out + r * D + at, sum[r][c], D - at);
+        if (at < D) simd::store_up_to(out + r * D + at, sum[r][c], D - at);
       }
     }
   }

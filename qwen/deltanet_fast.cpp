@@ -44,14 +44,6 @@ constexpr int kPiece = 65536;
 // crowd into a few sets of the cache.
 constexpr int kFewTokens = 4;
 
-// A vector of which only the first `count` lanes need be there; more than kLanes are all of them.
-Vec load_up_to(const float* p, int count) {
-  return count >= kLanes ? simd::load(p) : simd::load_first(p, count);
-}
-void store_up_to(float* p, Vec v, int count) {
-  return count >= kLanes ? simd::store(p, v) : simd::store_first(p, v, count);
-}
-
 struct Columns {
   Vec at[kVectors];
 };
@@ -60,13 +52,13 @@ struct Columns {
 Columns load_columns(const float* p, int count) {
   Columns x{};
   for (int c = 0; c < kVectors && count > 0; ++c, p += kLanes, count -= kLanes) {
-    x.at[c] = load_up_to(p, count);
+    x.at[c] = simd::load_up_to(p, count);
   }
   return x;
 }
 void store_columns(float* p, const Columns& x, int count) {
   for (int c = 0; c < kVectors && count > 0; ++c, p += kLanes, count -= kLanes) {
-    store_up_to(p, x.at[c], count);
+    simd::store_up_to(p, x.at[c], count);
   }
 }
 
@@ -159,10 +151,10 @@ void convolve(const std::vector<const float*>& inputs, const Tensor2& taps, int 
   for (int i = 0; i < n; i += kLanes) {
     Vec sum{};
     for (int j = 0; j < width; ++j) {
-      const Vec tap = load_up_to(row(taps, j) + c + i, n - i);
-      sum = simd::fma(tap, load_up_to(inputs[j] + c + i, n - i), sum);
+      const Vec tap = simd::load_up_to(row(taps, j) + c + i, n - i);
+      sum = simd::fma(tap, simd::load_up_to(inputs[j] + c + i, n - i), sum);
     }
-    store_up_to(y + i, simd::silu(sum), n - i);
+    simd::store_up_to(y + i, simd::silu(sum), n - i);
   }
 }
 

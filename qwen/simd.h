@@ -94,6 +94,14 @@ inline void store_first(float* p, Vec v, int count) {
   std::memcpy(p, &v, static_cast<std::size_t>(count) * sizeof(float));
 }
 
+// The same where `count` may be kLanes or more: all lanes then.
+inline Vec load_up_to(const float* p, int count) {
+  return count >= kLanes ? load(p) : load_first(p, count);
+}
+inline void store_up_to(float* p, Vec v, int count) {
+  count >= kLanes ? store(p, v) : store_first(p, v, count);
+}
+
 // v with its lanes turned by `Shift` places.
 template <int Shift, int... Lane>
 inline Vec turn(Vec v, std::integer_sequence<int, Lane...>) {
