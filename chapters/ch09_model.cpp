@@ -2,16 +2,20 @@
 //
 // New: layer, model and load put the chapters together, tables says which kernels run. The program
 // reads a prompt, shows which tokens the model expects after it, and writes on, each time with the
-// likeliest. --check runs every operator beside its plain version, --profile tells where time goes.
+// likeliest. --check runs every operator beside its plain version, and shows what that says of a
+// wrong one; --profile tells where the time goes.
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <numeric>
+#include <sstream>
 
 #include "qwen/check.h"
 #include "qwen/model.h"
 #include "qwen/options.h"
 #include "qwen/profile.h"
+#include "qwen/rope.h"
 #include "qwen/tables.h"
 #include "qwen/tokenizer.h"
 
@@ -34,16 +38,15 @@ void describe(const Config& config) {
               config.hidden_size, config.vocab_size);
 }
 
-// One line of text: line breaks and quotes as they are written in C.
+// One line of text: line breaks, quotes and control characters as they are written in C.
 std::string quoted(const std::string& text) {
   std::string line = "\"";
   for (const char c : text) {
-    if (c == '\n') {
-      line += "\\n";
-    } else {
-      if (c == '"' || c == '\\') line += '\\';
-      line += c;
-    }
+    const int byte = static_cast<unsigned char>(c);
+    char code[] = "\\x00";
+    std::snprintf(code, sizeof code, "\\x%02x", byte);
+    if (c == '"' || c == '\\') line += '\\';
+    line += c == '\n' ? "\\n" : std::iscntrl(byte) ? code : std::string(1, c);
   }
   return line + "\"";
 }
@@ -56,7 +59,7 @@ void show_expected(const Tokenizer& tokenizer, const Tensor2& logits) {
   });
   std::printf("after the prompt the model expects:\n");
   for (int i = 0; i < 5; ++i) {
-    std::printf("  id %6d  logit %7.3f  %s\n", ids[i], logits(0, ids[i]),
+    std::printf("  id %6d  logit %5.1f  %s\n", ids[i], logits(0, ids[i]),
                 quoted(decode(tokenizer, {&ids[i], 1})).c_str());
   }
 }
@@ -75,6 +78,26 @@ void write_on(const Model& model, const Ops& ops, const Tokenizer& tokenizer, Te
     if (i + 1 < max_new) logits = forward(model, ops, {&id, 1}, state);
   }
   std::printf("%s\n", finish(stream).c_str());
+}
+
+// The table of operators once more, with one entry that turns RoPE the wrong way.
+void show_planted_bug(const Model& model, const std::vector<int>& ids) {
+  Ops wrong = fast_ops();
+  wrong.rope = [](Tensor3& x, const Tensor2& cos, const Tensor2& sin) {
+    fast::rope(x, cos, Tensor2(-sin));
+  };
+  State state = empty_state(model.config);
+  try {
+    forward(model, checked_ops(wrong, plain_ops()), ids, state);
+  } catch (const std::runtime_error& error) {
+    std::printf("with RoPE turning backwards:\n~ %s\n", error.what());
+  }
+}
+
+// Times depend on the machine: ~ and the frame tell tools/book not to compare them.
+void show_profile(const Profile& profile, double seconds) {
+  std::istringstream lines(report(profile, seconds));
+  for (std::string line; std::getline(lines, line);) std::printf("~ [%-74s]\n", line.c_str());
 }
 
 void run(const Options& options) {
@@ -99,8 +122,10 @@ void run(const Options& options) {
   write_on(model, ops, tokenizer, logits, options.max_new, state);
 
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (options.check) std::printf("\nevery operator agrees with its plain version\n");
-  if (options.profile) std::printf("\n%s", report(profile, seconds.count()).c_str());
+  if (options.profile) show_profile(profile, seconds.count());
+  if (!options.check) return;
+  std::printf("every operator agrees with its plain version\n");
+  show_planted_bug(model, ids);
 }
 
 }  // namespace

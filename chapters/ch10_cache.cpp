@@ -23,7 +23,7 @@ const char* yes(bool condition) {
   return condition ? "the same bits" : "DIFFERENT";
 }
 
-// `count` ids that look like text: no id follows another by a rule the model could pick up.
+// `count` ids from all over the vocabulary.
 std::vector<int> some_ids(int count, int vocab_size) {
   std::vector<int> ids(count);
   for (int i = 0; i < count; ++i) ids[i] = (i * i * 7 + i * 13 + 5) % vocab_size;

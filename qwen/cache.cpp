@@ -7,6 +7,12 @@
 namespace qwen {
 namespace {
 
+bool is_recurrent(const State& state) {
+  return std::any_of(state.layers.begin(), state.layers.end(), [](const LayerState& layer) {
+    return std::holds_alternative<DeltaState>(layer);
+  });
+}
+
 // Puts the copies back, and cuts the KV caches to the same place.
 void restore(State& state, const Snapshot& snapshot) {
   std::size_t next = 0;
@@ -76,12 +82,12 @@ int truncate(Sequence& sequence, int position) {
   if (position == length) return length;
   auto& snapshots = sequence.snapshots;
   while (!snapshots.empty() && snapshots.back().position > position) snapshots.pop_back();
-  // Where nothing is recurrent, every place is as good as a snapshot.
-  const Snapshot zero = beginning(sequence.state);
-  if (zero.deltas.empty()) {
-    restore(sequence.state, {position, {}});
+  if (!is_recurrent(sequence.state)) {
+    restore(sequence.state, {position, {}});  // a KV cache can be cut anywhere
+  } else if (snapshots.empty()) {
+    restore(sequence.state, beginning(sequence.state));
   } else {
-    restore(sequence.state, snapshots.empty() ? zero : snapshots.back());
+    restore(sequence.state, snapshots.back());
   }
   sequence.ids.resize(sequence.state.position);
   return sequence.state.position;

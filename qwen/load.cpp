@@ -37,11 +37,13 @@ class Loader {
   }
 
  private:
+  // A matrix, by name and by the shape it must have.
   Weight take(const std::string& name, int rows, int cols) {
     used_.insert(name);
     return matrix(checkpoint_, name, rows, cols);
   }
 
+  // A small parameter: copied, as float32.
   Tensor1 values(const std::string& name, int size) {
     used_.insert(name);
     return vector(checkpoint_, name, size);

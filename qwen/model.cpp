@@ -49,6 +49,18 @@ void expect_finite(const Tensor2& x, const std::string& where) {
   }
 }
 
+// hidden [T, hidden_size] -> [shares, hidden_size], the last row of each share.
+Tensor2 last_rows(const Tensor2& hidden, std::span<const Share<State>> shares) {
+  const int H = dim(hidden, 1);
+  Tensor2 last = uninit(shares.size(), H);
+  int end = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    end += shares[i].rows;
+    std::copy_n(row(hidden, end - 1), H, row(last, static_cast<int>(i)));
+  }
+  return last;
+}
+
 }  // namespace
 
 void check_tokens(const Config& config, std::span<const int> ids, int position) {
@@ -105,15 +117,7 @@ Tensor2 head(const Model& model, const Ops& ops, const Tensor2& hidden) {
 
 Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids,
                 std::span<const Share<State>> shares) {
-  const Tensor2 hidden = hidden_states(model, ops, ids, shares);
-  const int H = model.config.hidden_size;
-  Tensor2 last = uninit(shares.size(), H);
-  int t = -1;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    t += shares[i].rows;
-    std::copy_n(row(hidden, t), H, row(last, static_cast<int>(i)));
-  }
-  return head(model, ops, last);
+  return head(model, ops, last_rows(hidden_states(model, ops, ids, shares), shares));
 }
 
 Tensor2 forward(const Model& model, const Ops& ops, std::span<const int> ids, State& state) {
