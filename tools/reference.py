@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes what the tests compare with, by running the reference implementation (transformers).
 
-  tools/reference.py                     tests/data: checkpoints, logits, traces, operators
+  tools/reference.py                     tests/data: checkpoints, logits, traces, operators, and
+                                         what other tools make of them
   tools/reference.py --smollm2 F.gguf    tests/data/smollm2_greedy.json: 64 greedy tokens, 10 prompts
   tools/reference.py --large OUT_DIR     a checkpoint of the 0.8B's shapes, into OUT_DIR, and
                                          tests/data/large.safetensors: its logits
@@ -11,7 +12,10 @@ same kind of machine give the same bytes.
 """
 
 import argparse
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -88,6 +92,12 @@ def make_data():
         print(f"{variant.name}: done")
     save(DATA / "ops.safetensors", operators())
     manifest.write(DATA, checkpoints.VARIANTS, errors)
+    # What is made of these checkpoints: tiny's tokenizer, and the GGUF twins.
+    tiny = DATA / "checkpoints" / "tiny"
+    vocab_size = str(json.loads((tiny / "config.json").read_text())["vocab_size"])
+    for command in (["make_tokenizer.py", "tiny", str(tiny), vocab_size], ["make_gguf.py"],
+                    ["reference_files.py"]):
+        subprocess.run([sys.executable, TOOLS / command[0], *command[1:]], check=True)
 
 
 def main():
