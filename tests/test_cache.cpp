@@ -204,7 +204,7 @@ TEST_CASE("state_bytes: what the config says, and only the KV cache grows") {
         conv += 4 * (c.linear_conv_kernel_dim - 1) * (2 * keys + values);
       }
     }
-    for (const int T : {0, 1, 65}) {
+    for (const int T : {0, 1, 65, 66}) {  // the 66th makes room for more than itself
       const int more = T - at.sequence.state.position;
       if (more > 0) at.read(T - more, more);
       const StateBytes bytes = state_bytes(at.sequence.state);
