@@ -97,7 +97,7 @@ def make_data():
     vocab_size = str(json.loads((tiny / "config.json").read_text())["vocab_size"])
     for command in (["make_tokenizer.py", "tiny", str(tiny), vocab_size], ["make_gguf.py"],
                     ["reference_files.py"]):
-        subprocess.run([sys.executable, TOOLS / command[0], *command[1:]], check=True)
+        subprocess.run([sys.executable, Path(__file__).parent / command[0], *command[1:]], check=True)
 
 
 def main():
