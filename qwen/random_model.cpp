@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <stdexcept>
 
@@ -123,10 +124,11 @@ std::size_t count(const std::vector<std::size_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
 }
 
-// Memory for a tensor's bytes, at a multiple of a cache line.
+// Memory for a tensor's bytes, at a multiple of a cache line; the system gets it back.
 std::shared_ptr<std::byte> storage(std::size_t bytes) {
-  return {static_cast<std::byte*>(take_block(bytes)),
-          [bytes](std::byte* block) { return_block(block, bytes); }};
+  constexpr std::align_val_t kCacheLine{64};
+  return {static_cast<std::byte*>(::operator new(bytes, kCacheLine)),
+          [](std::byte* block) { ::operator delete(block, kCacheLine); }};
 }
 
 class Maker {

@@ -1,0 +1,49 @@
+// What was measured: rows with stable names, as a table for people and as JSON for scripts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qwen/json.h"
+#include "qwen/measure.h"
+
+namespace qwen {
+
+// One figure. What does not apply stays empty, and is null in JSON.
+struct Row {
+  std::string part;    // of the speed chapter: "threads"
+  std::string metric;  // "prefill", "decode", "bandwidth", "fma_peak", …
+  std::string model, device = "cpu", dtype;
+  int threads = 0;
+  std::optional<int> tokens, context, batch;
+  double value = 0;
+  std::string unit;                   // "tok/s", "ms", "GB/s" or "GFLOP/s" where it is a speed
+  std::optional<double> min, median;  // of the runs, in milliseconds
+  std::optional<double> first;        // run 0, in milliseconds
+  int runs = 0;
+  bool scattered = false;                  // the runs differ too much to be trusted
+  std::optional<double> limit, predicted;  // in the row's unit
+  std::optional<std::uint64_t> output_hash;
+};
+
+// Fills in what the runs say. `amount` is the work of one run in the row's unit and seconds (128
+// tokens, 3 GB, …); for the unit "ms" it is left out.
+void set_times(Row& row, const Summary& times, double amount = 0);
+
+// value of limit for a speed, limit of value for a time; nothing without a limit.
+std::optional<double> percent_of_limit(const Row& row);
+
+// "1.505", "23.4", "188": four digits, enough for any figure here.
+std::string figure(double value);
+
+// One line for each row, under a line of headings. Marked with * is what scattered.
+std::string table(const std::vector<Row>& rows);
+
+OrderedJson to_json(const Row& row);
+
+// Writes {"meta": …, "rows": […]}; all of it or nothing. std::runtime_error where it cannot.
+void write_results(const std::string& path, const OrderedJson& meta, const std::vector<Row>& rows);
+
+}  // namespace qwen

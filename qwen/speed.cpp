@@ -1,0 +1,153 @@
+#include "qwen/speed.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "qwen/load.h"
+#include "qwen/parallel.h"
+#include "qwen/random_model.h"
+
+namespace qwen {
+
+ModelSource choose_model(const std::string& path) {
+  ModelSource source;
+  if (!path.empty()) {
+    source.path = path;
+    source.name = std::filesystem::path(path).lexically_normal().filename().string();
+    source.config = read_config(path);
+    source.stored = find(open_checkpoint(path), "model.embed_tokens.weight").dtype;
+    // Block formats are unpacked when they are loaded.
+    if (format(source.stored).block_values > 1) source.stored = DType::F32;
+    return source;
+  }
+  source.name = "qwen3.5-0.8b";
+  source.config = named_shape(source.name);
+  if (parameter_count(source.config) * sizeof(float) > 0.5 * static_cast<double>(free_memory())) {
+    source.name = "smollm2-135m";
+    source.config = named_shape(source.name);
+  }
+  source.name += " (random weights)";
+  return source;
+}
+
+Model open_model(const ModelSource& source, DType dtype) {
+  if (source.path.empty()) return random_model(source.config, dtype).model;
+  return load_model(source.path, dtype);
+}
+
+double least_seconds(const Cost& cost, DType dtype, const Limits& limits) {
+  // A bf16 number can be widened to a float as well: the faster of the two ways is the limit.
+  const double linear_peak = dtype == DType::BF16 ? std::max(limits.dot, limits.fma) : limits.fma;
+  const double computing =
+      cost.linear_operations / linear_peak + cost.other_operations / limits.fma;
+  return std::max(cost.bytes() / limits.bandwidth, computing);
+}
+
+Candidate on_team(int threads, const std::string& name, const std::function<Run()>& run) {
+  return {name, [=] {
+            set_thread_count(threads);
+            parallel_for(threads, 1, [](int, int) {});  // all are awake
+            return run();
+          }};
+}
+
+namespace {
+
+// Seconds for 1e9 of what `work` returns, the best of a few times; 0 where it can do nothing.
+double best_seconds(int times, const std::function<double()>& work) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < times; ++i) {
+    double amount = 0;
+    const double seconds = timed([&] { amount = work(); }).seconds[0];
+    if (amount == 0) return 0;
+    best = std::min(best, seconds / amount * 1e9);
+  }
+  return best;
+}
+
+}  // namespace
+
+Candidate probe(const Speed& speed, int threads) {
+  return on_team(threads, "limits", [&block = speed.block] {
+    constexpr int kBursts = 10;
+    int order = 0;
+    const double read = best_seconds(kReadOrders, [&] { return read_all(block, order++); });
+    return Run{
+        {read, best_seconds(kBursts, multiply_adds), best_seconds(kBursts, bf16_dot_products)}};
+  });
+}
+
+void note_limits(Speed& speed, int threads, const std::vector<Run>& probes) {
+  Limits& best = speed.limits[threads];
+  const auto better = [](double& limit, double seconds) {
+    if (seconds > 0) limit = std::max(limit, 1e9 / seconds);
+  };
+  for (const Run& run : probes) {
+    better(best.bandwidth, run.seconds[0]);
+    better(best.fma, run.seconds[1]);
+    better(best.dot, run.seconds[2]);
+  }
+}
+
+namespace {
+
+// What the best team has shown of each.
+Limits highest(const std::map<int, Limits>& limits) {
+  Limits best;
+  for (const auto& [threads, l] : limits) {
+    best.bandwidth = std::max(best.bandwidth, l.bandwidth);
+    best.fma = std::max(best.fma, l.fma);
+    best.dot = std::max(best.dot, l.dot);
+  }
+  return best;
+}
+
+}  // namespace
+
+void add_task_rows(Speed& speed, const std::string& part, DType dtype, int threads,
+                   const std::vector<Run>& runs) {
+  if (runs.empty()) return;
+  const Limits best = highest(speed.limits), own = speed.limits[threads];
+  const auto add = [&](const char* metric, int phase, int tokens, int context, int each_step) {
+    Row row;
+    row.part = part;
+    row.metric = metric;
+    row.model = speed.source.name;
+    row.dtype = format(dtype).name;
+    row.threads = threads;
+    row.tokens = tokens;
+    row.context = context;
+    row.batch = 1;
+    row.unit = "tok/s";
+    const Summary times = summarise(runs, static_cast<std::size_t>(phase));
+    set_times(row, times, tokens);
+    const Cost cost = forward_cost(speed.source.config, dtype, each_step, context);
+    row.limit = each_step / least_seconds(cost, dtype, best);
+    row.predicted = each_step / least_seconds(cost, dtype, own);
+    row.output_hash = times.hash;
+    speed.rows.push_back(row);
+  };
+  add("prefill", 0, speed.prompt, 0, speed.prompt);
+  add("decode", 1, speed.steps, speed.prompt + speed.steps / 2, 1);
+}
+
+std::vector<Row> rows_of(const Speed& speed, const std::string& part) {
+  std::vector<Row> rows;
+  for (const Row& row : speed.rows) {
+    if (row.part == part) rows.push_back(row);
+  }
+  return rows;
+}
+
+const Row* find_row(const std::vector<Row>& rows, const std::string& metric, int threads,
+                    const std::string& dtype) {
+  for (const Row& row : rows) {
+    if (row.metric == metric && row.threads == threads && (dtype.empty() || row.dtype == dtype)) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace qwen

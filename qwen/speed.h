@@ -1,0 +1,73 @@
+// What the parts of the speed chapter share: the model, the machine's limits, and the rows.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "qwen/costs.h"
+#include "qwen/machine_record.h"
+#include "qwen/measure.h"
+#include "qwen/model.h"
+#include "qwen/results.h"
+#include "qwen/roofline.h"
+
+namespace qwen {
+
+// What there is to run: a checkpoint, or a shape to fill with random weights.
+struct ModelSource {
+  std::string name;  // as shown
+  std::string path;  // empty: random, in memory
+  Config config;
+  DType stored = DType::BF16;  // as it lies in the checkpoint
+};
+
+// The checkpoint at `path`; where that is empty, Qwen3.5-0.8B's shape, or SmolLM2-135M's where the
+// former's float32 weights would take more than half of the free memory.
+ModelSource choose_model(const std::string& path);
+
+// Loads or makes it, its matrices in that type.
+Model open_model(const ModelSource& source, DType dtype);
+
+// The best that the probes of roofline.h have shown, per second.
+struct Limits {
+  double bandwidth = 0;  // bytes
+  double fma = 0;        // operations in float32
+  double dot = 0;        // operations in bf16; 0 where the CPU has no instruction for it
+};
+
+// The least time a step can take, from what it costs.
+double least_seconds(const Cost& cost, DType dtype, const Limits& limits);
+
+struct Speed {
+  ModelSource source;
+  int threads = 1;               // of all parts that do not vary them
+  int prompt = 203, steps = 32;  // of the task (task.h)
+  Rounds rounds;
+  bool full = false;
+  ReadBlock block{read_block_bytes(largest_cache(caches()), free_memory())};
+  std::map<int, Limits> limits;  // by number of threads
+  std::vector<Row> rows;         // all that is finished
+};
+
+// A candidate that starts a team of so many threads before its clock starts.
+Candidate on_team(int threads, const std::string& name, const std::function<Run()>& run);
+
+// Bandwidth and peaks with so many threads. Phases: seconds for a gigabyte, for 1e9 operations in
+// float32, for 1e9 in bf16.
+Candidate probe(const Speed& speed, int threads);
+void note_limits(Speed& speed, int threads, const std::vector<Run>& probes);
+
+// Rows of one task's runs, prefill and decode, with limit and prediction: the limit is that of the
+// best team, the prediction what this team's own bandwidth and peak allow.
+void add_task_rows(Speed& speed, const std::string& part, DType dtype, int threads,
+                   const std::vector<Run>& runs);
+
+// The rows of one part.
+std::vector<Row> rows_of(const Speed& speed, const std::string& part);
+
+// The row with that metric, number of threads and dtype, or nullptr. ("": any dtype)
+const Row* find_row(const std::vector<Row>& rows, const std::string& metric, int threads,
+                    const std::string& dtype = "");
+
+}  // namespace qwen

@@ -1,0 +1,171 @@
+#include <fstream>
+#include <sstream>
+
+#include "qwen/interrupt.h"
+#include "qwen/results.h"
+#include "tests/support.h"
+
+using namespace qwen;
+
+namespace {
+
+std::vector<Run> runs_of(const std::vector<double>& seconds) {
+  std::vector<Run> runs;
+  for (const double s : seconds) runs.push_back({{s, 2 * s}, 7});
+  return runs;
+}
+
+Row decode_row() {
+  Row row;
+  row.part = "threads";
+  row.metric = "decode";
+  row.model = "a model";
+  row.dtype = "bf16";
+  row.threads = 2;
+  row.tokens = 32;
+  row.unit = "tok/s";
+  row.limit = 20;
+  set_times(row, summarise(runs_of({9, 2, 3, 2.1})), 32);
+  row.output_hash = 0xABCDEF;
+  return row;
+}
+
+}  // namespace
+
+TEST_CASE("measure: the first run stands apart, minimum and median are of the others") {
+  const Summary s = summarise(runs_of({9, 2, 4, 3}));
+  CHECK(s.first == 9);
+  CHECK(s.min == 2);
+  CHECK(s.median == 3);
+  CHECK(s.runs == 3);
+  CHECK(summarise(runs_of({9, 2, 4, 3, 5})).median == 3.5);
+  CHECK(summarise(runs_of({9, 2, 4, 3}), 1).min == 4);  // of the second phase
+}
+
+TEST_CASE("measure: a single run is all there is, none is nothing") {
+  const Summary one = summarise(runs_of({9}));
+  CHECK(one.min == 9);
+  CHECK(one.median == 9);
+  CHECK(one.runs == 1);
+  CHECK(summarise({}).runs == 0);
+}
+
+TEST_CASE("measure: runs scatter when their median is more than a tenth above the minimum") {
+  CHECK(!summarise(runs_of({50, 10, 10.9, 30})).scattered);  // one disturbed run is no scatter
+  CHECK(summarise(runs_of({10, 10, 11.1, 12})).scattered);
+}
+
+TEST_CASE("measure: different outputs of one candidate are noticed") {
+  std::vector<Run> runs = runs_of({1, 2, 3});
+  CHECK(summarise(runs).same_hash);
+  runs[2].hash = 8;
+  CHECK(!summarise(runs).same_hash);
+}
+
+TEST_CASE("measure: every round runs every candidate once, in an order of its own") {
+  std::string order;
+  std::vector<Candidate> candidates;
+  for (const char name : {'a', 'b', 'c', 'd'}) {
+    candidates.push_back({std::string(1, name), [&order, name] {
+                            order += name;
+                            return Run{{1}};
+                          }});
+  }
+  const auto runs = measure("test", candidates, {7});
+  REQUIRE(runs.size() == 4);
+  for (const auto& own : runs) CHECK(own.size() == 8);
+  CHECK(order.size() == 32);
+  bool reordered = false;
+  for (std::size_t round = 0; round < 8; ++round) {
+    std::string once = order.substr(4 * round, 4);
+    reordered = reordered || once != order.substr(0, 4);
+    std::sort(once.begin(), once.end());
+    CHECK(once == "abcd");
+  }
+  CHECK(reordered);
+}
+
+TEST_CASE("measure: a run that gives up ends it, and what is finished stays") {
+  int started = 0;
+  const Candidate candidate{"a", [&] {
+                              if (++started == 3) throw Interrupted{};
+                              return Run{{1}};
+                            }};
+  CHECK(measure("test", {candidate}, {7})[0].size() == 2);
+}
+
+TEST_CASE("results: a speed is the work of a run by its least time") {
+  const Row row = decode_row();
+  CHECK(row.value == 16);
+  CHECK(*row.min == 2000);
+  CHECK(*row.median == 2100);
+  CHECK(*row.first == 9000);
+  CHECK(row.runs == 3);
+  CHECK(*percent_of_limit(row) == 80);
+}
+
+TEST_CASE("results: of a time, the limit is the least") {
+  Row row;
+  row.unit = "ms";
+  set_times(row, summarise(runs_of({1, 0.02})));
+  CHECK(row.value == 20);
+  CHECK(!percent_of_limit(row));
+  row.limit = 5;
+  CHECK(*percent_of_limit(row) == 25);
+}
+
+TEST_CASE("results: figures have four digits, whatever their size") {
+  CHECK(figure(1234567) == "1234567");
+  CHECK(figure(188.26) == "188.3");
+  CHECK(figure(9.5) == "9.500");
+  CHECK(figure(0.0123) == "0.012");
+  CHECK(figure(0.000123) == "0.00012");
+  CHECK(figure(0) == "0");
+}
+
+TEST_CASE("results: the table has a line for each row, and marks what scattered") {
+  Row row = decode_row();
+  const std::string calm = table({row});
+  CHECK(calm.find("decode") != std::string::npos);
+  CHECK(calm.find("16.00 tok/s") != std::string::npos);
+  CHECK(calm.find("80.0") != std::string::npos);
+  CHECK(calm.find("00000000") != std::string::npos);  // of the hash, the first eight digits
+  CHECK(calm.find('*') == std::string::npos);
+  row.scattered = true;
+  const std::string marked = table({row, row});
+  CHECK(marked.find("3*") != std::string::npos);
+  CHECK(std::count(marked.begin(), marked.end(), '\n') == 3);
+}
+
+TEST_CASE("results: JSON holds every field under its name, null where it does not apply") {
+  const TempDir folder;
+  const std::string path = folder.path() + "/results.json";
+  write_results(path, {{"cpu", "a CPU"}}, {decode_row(), Row{}});
+  const Json json = read_json(path);
+  CHECK(json["meta"]["cpu"] == "a CPU");
+  REQUIRE(json["rows"].size() == 2);
+  const Json& full = json["rows"][0];
+  const Json& empty = json["rows"][1];
+  for (const char* field : {"part", "model", "device", "dtype", "threads", "tokens", "context",
+                            "batch", "metric", "value", "unit", "min", "median", "runs", "limit",
+                            "percent_of_limit", "predicted", "output_hash"}) {
+    CAPTURE(field);
+    CHECK(full.contains(field));
+    CHECK(empty.contains(field));
+  }
+  CHECK(full["value"] == 16);
+  CHECK(full["unit"] == "tok/s");
+  CHECK(full["percent_of_limit"] == 80);
+  CHECK(full["output_hash"] == "0000000000abcdef");
+  for (const char* field : {"model", "dtype", "tokens", "context", "batch", "min", "median",
+                            "limit", "percent_of_limit", "predicted", "output_hash"}) {
+    CAPTURE(field);
+    CHECK(empty[field].is_null());
+  }
+  CHECK(full["batch"].is_null());
+}
+
+TEST_CASE("results: a file that cannot be written is named") {
+  check_throws_with([] { write_results("no/such/folder/x.json", {}, {}); },
+                    "no/such/folder/x.json: the results cannot be written there");
+}
