@@ -19,9 +19,6 @@ endif()
 
 # qwen_module(norm tensor): library `norm` from qwen/norm.cpp (and qwen/norm_fast.cpp if present).
 function(qwen_module name)
-  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/qwen/${name}.cpp)
-    return()  # GUARD
-  endif()
   file(GLOB fast CONFIGURE_DEPENDS qwen/${name}_fast.cpp)
   add_library(${name} STATIC qwen/${name}.cpp ${fast})
   target_link_libraries(${name} PUBLIC qwen_options ${ARGN})
@@ -34,9 +31,6 @@ function(qwen_chapter name)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${name}.cpp)
     set(source ${name}.cpp)
   endif()
-  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/${source})
-    return()  # GUARD
-  endif()
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE ${ARGN})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
@@ -44,9 +38,6 @@ endfunction()
 
 # qwen_tool(logits model): the program tools/logits.cpp, as build/tools/logits.
 function(qwen_tool name)
-  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tools/${name}.cpp)
-    return()  # GUARD
-  endif()
   add_executable(${name} tools/${name}.cpp)
   target_link_libraries(${name} PRIVATE ${ARGN})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
@@ -54,9 +45,6 @@ endfunction()
 
 # qwen_test(norm norm): tests/test_norm.cpp, run from tests/data so that `checkpoints/…` is a path.
 function(qwen_test name)
-  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tests/test_${name}.cpp)
-    return()  # GUARD
-  endif()
   add_executable(test_${name} EXCLUDE_FROM_ALL tests/test_${name}.cpp)
   target_link_libraries(test_${name} PRIVATE test_support ${ARGN})
   add_test(NAME ${name} COMMAND test_${name}

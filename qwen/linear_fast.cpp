@@ -234,7 +234,7 @@ Tensor2 linear(const Tensor2& x, const Weight& w) {
   // nothing and all threads end together; with many rows of x a few tiles, so that x is read
   // from L2 for several of them.
   constexpr int kWorthAThread = 256 * 1024;  // multiply-adds
-  const double row_work = static_cast<double>(T) * w.cols;
+  const double row_work = std::max(1.0, static_cast<double>(T) * w.cols);
   const int least = T < kRows ? kCols : 8 * kCols;
   const int grain = std::max(least, static_cast<int>(kWorthAThread / row_work) / kCols * kCols);
 
