@@ -143,10 +143,11 @@ Panels<Format> prepare(const Tensor2& x) {
 }
 
 // ---- one tile: sums[r][c] += x[r] · w[c] over `count` elements, a whole number of steps ----
-// A function of its own, so that the compilers give all registers to it. `next` is how far behind
-// a row of W the same row of the next tile lies: a single row of x is done with 2 KB before the
-// hardware has noticed that it could read ahead, so the tile asks for it.
-template <class Format, int R, int C>
+// A function of its own, so that the compilers give all registers to it. The first rows of x to
+// meet these rows of W read Ahead: they ask for the next tile's, which lie `next` bytes behind. The
+// hardware does so by itself, but starts anew on every row, and a few rows of x are done with 4 KB
+// before it has noticed.
+template <class Format, int R, int C, bool Ahead>
 [[gnu::noinline]] void tile(const typename Format::Value* x, const std::byte* const (&w)[C],
                             int count, std::size_t next, Vec* sums) {
   constexpr int kStride = Panels<Format>::kStride;
@@ -160,7 +161,7 @@ template <class Format, int R, int C>
       const std::byte* p = w[c] + k * Format::kBytes;
       w_k[c] = Format::load(p);
       simd::pin(w_k[c]);
-      if constexpr (R == 1) __builtin_prefetch(p + next);
+      if constexpr (Ahead) __builtin_prefetch(p + next);
     }
     for (int r = 0; r < R; ++r) {
       const Vec x_k = simd::load(reinterpret_cast<const float*>(x + r * kStride + k));
@@ -172,22 +173,25 @@ template <class Format, int R, int C>
   }
 }
 
-// Rows of x that meet C rows of W: whole tiles, then one of fewer rows.
+// Rows of x that meet C rows of W: whole tiles, of which the first reads ahead, then one of fewer
+// rows.
 template <class Format, int C>
 void tiles(const typename Format::Value* x, int rows, const std::byte* const (&w)[C], int count,
            std::size_t next, Vec* sums) {
   constexpr int kStride = Panels<Format>::kStride;
+  auto* whole_tile = tile<Format, kRows, C, true>;
   for (; rows >= kRows; rows -= kRows, x += kRows * kStride, sums += kRows * C) {
-    tile<Format, kRows, C>(x, w, count, next, sums);
+    whole_tile(x, w, count, next, sums);
+    whole_tile = tile<Format, kRows, C, false>;
   }
   static_assert(kRows <= 4, "a case for every smaller tile");
   switch (rows) {
     case 3:
-      return tile<Format, 3, C>(x, w, count, next, sums);
+      return tile<Format, 3, C, true>(x, w, count, next, sums);
     case 2:
-      return tile<Format, 2, C>(x, w, count, next, sums);
+      return tile<Format, 2, C, true>(x, w, count, next, sums);
     case 1:
-      return tile<Format, 1, C>(x, w, count, next, sums);
+      return tile<Format, 1, C, true>(x, w, count, next, sums);
   }
 }
 
@@ -225,7 +229,7 @@ void multiply(const Panels<Format>& x, int first, int rows, const Weight& w, int
 }
 
 template <class Format>
-Tensor2 linear(const Tensor2& x, const Weight& w) {
+Tensor2 product(const Tensor2& x, const Weight& w) {
   const int T = dim(x, 0), N = w.rows;
   Tensor2 y = uninit(T, N);
   const Panels<Format> panels = prepare<Format>(x);
@@ -263,13 +267,13 @@ Tensor2 linear(const Tensor2& x, const Weight& w) {
   check_linear(x, w);
   switch (w.dtype) {
     case DType::F32:
-      return linear<F32>(x, w);
+      return product<F32>(x, w);
     case DType::F16:
-      return linear<F16>(x, w);
+      return product<F16>(x, w);
     case DType::BF16:
-      return linear<BF16>(x, w);
+      return product<BF16>(x, w);
     default:
-      return linear<F32>(x, convert(w, DType::F32));
+      return product<F32>(x, convert(w, DType::F32));
   }
 }
 
