@@ -83,6 +83,7 @@ Speed prepare(const Options& options) {
   Speed speed;
   speed.source = choose_model(path);
   speed.threads = options.threads > 0 ? options.threads : threads.count;
+  speed.block = ReadBlock(read_block_bytes(largest_cache(caches()), free_memory()));
   speed.full = options.full;
   if (options.full) {
     speed.steps = 128;
@@ -123,6 +124,7 @@ void measure_speed(const Options& options) {
   meta["prompt"] = speed.prompt;
   meta["steps"] = speed.steps;
   meta["load_before"] = load_average();
+  if (!options.json.empty()) write_results(options.json, meta, {});  // better to fail now
   print_heading(speed, meta);
   check_results(speed.threads);
   std::printf(
@@ -145,7 +147,6 @@ void measure_speed(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  choose_blas_kernel(argv);
   CLI::App app("Chapter 15: how fast this machine runs the model, and how fast it could.");
   Options options;
   std::vector<std::string> names;
@@ -164,6 +165,7 @@ int main(int argc, char** argv) {
   app.add_flag("--counts", options.counts, "only bytes and operations, nothing is timed");
   return run_program(app, argc, argv, [&] {
     if (options.counts) return print_counts();
+    choose_blas_kernel(argv);
     measure_speed(options);
   });
 }

@@ -5,7 +5,8 @@
 namespace qwen {
 
 // Starts the program anew with $OPENBLAS_CORETYPE set where OpenBLAS has taken a kernel without
-// vector instructions this program was compiled for; says so on stderr. Call it first in main.
+// the vector instructions this program was compiled for, and says so on stderr. Call it before any
+// other work.
 void choose_blas_kernel(char** argv);
 
 }  // namespace qwen

@@ -59,6 +59,10 @@ std::string figure(double value) {
   return text;
 }
 
+std::string percent(double share) {
+  return std::to_string(std::lround(100 * share)) + " %";
+}
+
 std::string table(const std::vector<Row>& rows) {
   std::string text;
   char line[256];
@@ -71,9 +75,9 @@ std::string table(const std::vector<Row>& rows) {
   add("metric", "dtype", "threads", "tokens", "value", "unit", "limit", "%", "predicted",
       "median ms", "runs", "output");
   for (const Row& row : rows) {
-    const std::optional<double> percent = percent_of_limit(row);
+    const std::optional<double> reached = percent_of_limit(row);
     char share[16] = "-";
-    if (percent) std::snprintf(share, sizeof share, "%.1f", *percent);
+    if (reached) std::snprintf(share, sizeof share, "%.1f", *reached);
     add(row.metric.c_str(), row.dtype.empty() ? "-" : row.dtype.c_str(),
         std::to_string(row.threads).c_str(), row.tokens ? std::to_string(*row.tokens).c_str() : "-",
         figure(row.value).c_str(), row.unit.c_str(), figure_or_dash(row.limit).c_str(), share,

@@ -38,6 +38,9 @@ std::optional<double> percent_of_limit(const Row& row);
 // "1.505", "23.4", "188": four digits, enough for any figure here.
 std::string figure(double value);
 
+// 0.0904 -> "9 %"
+std::string percent(double share);
+
 // One line for each row, under a line of headings. Marked with * is what scattered.
 std::string table(const std::vector<Row>& rows);
 

@@ -45,7 +45,7 @@ struct Speed {
   int prompt = 203, steps = 32;  // of the task (task.h)
   Rounds rounds;
   bool full = false;
-  ReadBlock block{read_block_bytes(largest_cache(caches()), free_memory())};
+  ReadBlock block{0};            // what the probes read
   std::map<int, Limits> limits;  // by number of threads
   std::vector<Row> rows;         // all that is finished
 };

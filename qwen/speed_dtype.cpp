@@ -102,13 +102,13 @@ std::string conclusion(const Speed& speed) {
     text += std::string(text.empty() ? "Against f32, " : "; ") + format(dtype).name + " decodes " +
             figure(value("decode", dtype) / value("decode", DType::F32)) + " and prefills " +
             figure(value("prefill", dtype) / value("prefill", DType::F32)) +
-            " times as fast, and picks the same token " + figure(value("top1_agreement", dtype)) +
-            " % of the time";
+            " times as fast, and picks the same token " +
+            percent(value("top1_agreement", dtype) / 100) + " of the time";
   }
   if (!fastest) return "";
   if (!text.empty()) text += ". ";
   return text + "For decoding choose " + fastest->dtype + ": it reaches " +
-         figure(*percent_of_limit(*fastest)) + " % of what the memory allows.";
+         percent(*percent_of_limit(*fastest) / 100) + " of what the memory allows.";
 }
 
 }  // namespace

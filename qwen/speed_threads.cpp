@@ -34,7 +34,7 @@ std::string reason(const Speed& speed, int threads, int best) {
   const double share = speed.limits.at(threads).bandwidth / speed.limits.at(best).bandwidth;
   if (threads > best) return "since the memory is busy already";
   if (share > 0.95) return "though they read as fast: the rest is work between the reads";
-  return "since they read " + figure(100 * share) + " % of what " + threads_text(best) + " read";
+  return "since they read " + percent(share) + " of what " + threads_text(best) + " read";
 }
 
 std::string conclusion(const Speed& speed) {
@@ -49,7 +49,7 @@ std::string conclusion(const Speed& speed) {
     if (loss < 0.03) {
       text += row.threads == 1 ? " does no better" : " do no better";
     } else {
-      text += (row.threads == 1 ? " loses " : " lose ") + figure(100 * loss) + " %, " +
+      text += (row.threads == 1 ? " loses " : " lose ") + percent(loss) + ", " +
               reason(speed, row.threads, best.threads);
     }
   }

@@ -121,6 +121,7 @@ TEST_CASE("results: figures have four digits, whatever their size") {
   CHECK(figure(0.0123) == "0.012");
   CHECK(figure(0.000123) == "0.00012");
   CHECK(figure(0) == "0");
+  CHECK(percent(0.0904) == "9 %");
 }
 
 TEST_CASE("results: the table has a line for each row, and marks what scattered") {
