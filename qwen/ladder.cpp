@@ -75,17 +75,22 @@ template <int R, int C>
   }
 }
 
+// All rows of x with C rows of W: whole tiles, and what is left over row by row.
+template <int R, int C>
+void column_of_tiles(const Tensor2& x, const Tensor2& w, int n, Tensor2& y) {
+  const int T = dim(x, 0);
+  int t = 0;
+  for (; t + R <= T; t += R) tile<R, C>(x, t, w, n, y);
+  for (; t < T; ++t) tile<1, C>(x, t, w, n, y);
+}
+
 template <int R, int C>
 Tensor2 in_tiles(const Tensor2& x, const Tensor2& w) {
-  const int T = dim(x, 0), N = dim(w, 0);
-  Tensor2 y = uninit(T, N);
+  const int N = dim(w, 0);
+  Tensor2 y = uninit(dim(x, 0), N);
   int n = 0;
-  for (; n + C <= N; n += C) {
-    for (int t = 0; t < T; t += R) tile<R, C>(x, t, w, n, y);
-  }
-  for (; n < N; ++n) {
-    for (int t = 0; t < T; t += R) tile<R, 1>(x, t, w, n, y);
-  }
+  for (; n + C <= N; n += C) column_of_tiles<R, C>(x, w, n, y);
+  for (; n < N; ++n) column_of_tiles<R, 1>(x, w, n, y);
   return y;
 }
 

@@ -20,7 +20,7 @@ namespace qwen::ladder {
 Tensor2 three_loops(const Tensor2& x, const Tensor2& w);
 Tensor2 down_the_columns(const Tensor2& x, const Tensor2& w);
 
-// These take whole vectors and tiles: K a multiple of 16, T of 4.
+// These take whole vectors: K a multiple of 16.
 Tensor2 one_vector(const Tensor2& x, const Tensor2& w);
 Tensor2 rows_of_w(const Tensor2& x, const Tensor2& w);
 Tensor2 tiles(const Tensor2& x, const Tensor2& w);
