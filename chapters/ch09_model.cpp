@@ -54,11 +54,12 @@ std::string quoted(const std::string& text) {
 void show_expected(const Tokenizer& tokenizer, const Tensor2& logits) {
   std::vector<int> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::partial_sort(ids.begin(), ids.begin() + 5, ids.end(), [&](int a, int b) {
+  const int shown = std::min(5, dim(logits, 1));
+  std::partial_sort(ids.begin(), ids.begin() + shown, ids.end(), [&](int a, int b) {
     return logits(0, a) != logits(0, b) ? logits(0, a) > logits(0, b) : a < b;
   });
   std::printf("after the prompt the model expects:\n");
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < shown; ++i) {
     std::printf("  id %6d  logit %5.1f  %s\n", ids[i], logits(0, ids[i]),
                 quoted(decode(tokenizer, {&ids[i], 1})).c_str());
   }
@@ -75,6 +76,10 @@ void write_on(const Model& model, const Ops& ops, const Tokenizer& tokenizer, Te
     if (std::find(eos.begin(), eos.end(), id) != eos.end()) break;
     std::printf("%s", decode_next(tokenizer, stream, id).c_str());
     std::fflush(stdout);
+    if (state.position == model.config.max_position_embeddings) {
+      std::fprintf(stderr, "the context of %d tokens is full\n", state.position);
+      break;
+    }
     if (i + 1 < max_new) logits = forward(model, ops, {&id, 1}, state);
   }
   std::printf("%s\n", finish(stream).c_str());

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <system_error>
 
@@ -31,7 +33,8 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // O_NONBLOCK: a pipe without a writer is refused below, not waited for.
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) fail_with_errno(path);
   struct stat status;
   if (fstat(file.number, &status) != 0) fail_with_errno(path);
@@ -49,6 +52,27 @@ MappedFile::~MappedFile() {
 
 std::shared_ptr<const MappedFile> map_file(const std::string& path) {
   return std::make_shared<const MappedFile>(path);
+}
+
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto cannot = [&](const std::string& why) {
+    return std::runtime_error("cannot write " + path + ": " + why);
+  };
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
+    throw cannot("it exists and is not a regular file");
+  }
+  const std::string unfinished = path + ".part-" + std::to_string(getpid());
+  errno = 0;
+  std::ofstream file(unfinished, std::ios::binary);
+  if (file) write(file);
+  file.close();
+  if (file) fs::rename(unfinished, path, error);
+  if (file && !error) return;
+  const std::string why = error ? error.message() : std::generic_category().message(errno);
+  fs::remove(unfinished, error);
+  throw cannot(why);
 }
 
 std::string_view text(const MappedFile& file) {

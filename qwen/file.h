@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 
@@ -31,5 +33,10 @@ std::shared_ptr<const MappedFile> map_file(const std::string& path);
 
 // The bytes as characters, for parsers of text.
 std::string_view text(const MappedFile& file);
+
+// Writes a file so that `path` holds the old contents or all of the new, never half of them:
+// `write` fills a neighbour with a name of its own, which then takes the place. std::runtime_error
+// with path and reason, and nothing left behind, when that fails or `path` is not a regular file.
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
 }  // namespace qwen

@@ -32,6 +32,11 @@ class Loader {
       model.remarks.push_back(
           "the config says tie_word_embeddings, but the file has a lm_head.weight: it is used");
     }
+    if (!own_head && !config_.tie_word_embeddings) {
+      model.remarks.push_back(
+          "the config says tie_word_embeddings is false, but the file has no lm_head.weight: the "
+          "embedding is used");
+    }
     expect_nothing_left();
     return model;
   }
@@ -44,14 +49,36 @@ class Loader {
   }
 
   // A small parameter: copied, as float32.
-  Tensor1 values(const std::string& name, int size) {
+  // A small parameter, as floats. An infinite one could hide: a decay of 0 looks like any other.
+  Tensor1 values(const std::string& name, std::initializer_list<int> shape) {
     used_.insert(name);
-    return vector(checkpoint_, name, size);
+    Tensor1 all = vector(checkpoint_, name, shape);
+    expect_finite(name, all);
+    return all;
+  }
+
+  // The matrices that make the gates, for the same reason.
+  Weight take_finite(const std::string& name, int rows, int cols) {
+    const Weight w = take(name, rows, cols);
+    Tensor1 row_n = uninit(cols);
+    for (int n = 0; n < rows; ++n) {
+      to_float(w.dtype, row(w, n), row_n.size(), row_n.data());
+      expect_finite(name, row_n);
+    }
+    return w;
+  }
+
+  void expect_finite(const std::string& name, const Tensor1& all) const {
+    for (const float value : all) {
+      if (std::isfinite(value)) continue;
+      throw std::runtime_error(find(checkpoint_, name).file + ": tensor " + name + " holds " +
+                               std::to_string(value) + ", expected finite numbers");
+    }
   }
 
   // A norm's scale: the stored weight, or 1 + weight where it is stored around zero.
   Tensor1 norm(const std::string& name, int size) {
-    Tensor1 weight = values(name, size);
+    Tensor1 weight = values(name, {size});
     if (config_.norm_is_zero_centred && !checkpoint_.conventions.norms_are_shifted) weight += 1.0f;
     return weight;
   }
@@ -110,16 +137,16 @@ class Loader {
     DeltaNet weights;
     weights.in_proj_qkv = take(at + "in_proj_qkv.weight", C, H);
     weights.in_proj_z = take(at + "in_proj_z.weight", Hv * Dv, H);
-    weights.in_proj_a = take(at + "in_proj_a.weight", Hv, H);
-    weights.in_proj_b = take(at + "in_proj_b.weight", Hv, H);
+    weights.in_proj_a = take_finite(at + "in_proj_a.weight", Hv, H);
+    weights.in_proj_b = take_finite(at + "in_proj_b.weight", Hv, H);
     weights.out_proj = take(at + "out_proj.weight", H, Hv * Dv);
-    weights.conv1d = reshape(values(at + "conv1d.weight", C * width), C, width);
-    weights.A = values(at + "A_log", Hv);
+    weights.conv1d = reshape(values(at + "conv1d.weight", {C, 1, width}), C, width);
+    weights.A = values(at + "A_log", {Hv});
     if (!checkpoint_.conventions.A_is_exponential) {
       for (float& A : weights.A) A = -std::exp(A);
     }
-    weights.dt_bias = values(at + "dt_bias", Hv);
-    weights.norm = values(at + "norm.weight", Dv);  // never zero-centred
+    weights.dt_bias = values(at + "dt_bias", {Hv});
+    weights.norm = values(at + "norm.weight", {Dv});  // never zero-centred
     // Every key head serves Hv / Hk value heads: neighbours, or every Hk-th where the file lays
     // the value heads out in tiles. Nothing else depends on their order, so none is moved.
     const bool tiled = checkpoint_.conventions.value_heads_are_tiled;

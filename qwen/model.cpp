@@ -74,9 +74,10 @@ void check_tokens(const Config& config, std::span<const int> ids, int position) 
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < config.vocab_size) continue;
-    throw std::invalid_argument("[forward] token id " + std::to_string(ids[i]) + " at position " +
-                                std::to_string(position + i) +
-                                " is not below vocab_size = " + std::to_string(config.vocab_size));
+    throw std::invalid_argument(
+        "[forward] token id " + std::to_string(ids[i]) + " at position " +
+        std::to_string(position + i) +
+        " is not one of 0 to vocab_size - 1 = " + std::to_string(config.vocab_size - 1));
   }
 }
 

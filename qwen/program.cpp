@@ -1,7 +1,10 @@
 #include "qwen/program.h"
 
+#include <cstdio>
 #include <exception>
 #include <iostream>
+#include <new>
+#include <stdexcept>
 
 #include "qwen/locate.h"
 
@@ -24,6 +27,13 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
   }
   try {
     work();
+    std::cout.flush();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout) {
+      throw std::runtime_error("the output cannot be written");
+    }
+  } catch (const std::bad_alloc&) {
+    std::cerr << "there is not enough memory\n";
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 1;

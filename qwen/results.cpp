@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
+#include <ostream>
+
+#include "qwen/file.h"
 
 namespace qwen {
 namespace {
@@ -118,13 +118,7 @@ void write_results(const std::string& path, const OrderedJson& meta, const std::
   json["meta"] = meta;
   json["rows"] = OrderedJson::array();
   for (const Row& row : rows) json["rows"].push_back(to_json(row));
-  const std::string unfinished = path + ".part";
-  std::ofstream file(unfinished);
-  file << json.dump(2) << '\n';
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(unfinished, path, error);
-  if (!file || error) throw std::runtime_error(path + ": the results cannot be written there");
+  write_file(path, [&](std::ostream& file) { file << json.dump(2) << '\n'; });
 }
 
 }  // namespace qwen

@@ -1,5 +1,7 @@
 #include "qwen/save.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -149,10 +151,9 @@ void write_safetensors(const fs::path& path, const std::vector<StoredTensor>& te
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const fs::path& path)
-      : path_(path), unfinished_(path.string() + ".part") {
+      : path_(path), unfinished_(path.string() + ".part-" + std::to_string(getpid())) {
     std::error_code error;
     if (fs::exists(path_)) fail(path_, "it exists already; remove it or choose another name");
-    fs::remove_all(unfinished_, error);
     if (!fs::create_directories(unfinished_, error)) fail(path_, error.message());
   }
   ~UnfinishedFolder() {

@@ -67,12 +67,12 @@ Weight matrix(const Checkpoint& checkpoint, const std::string& name, int rows, i
   return {tensor.dtype, rows, cols, tensor.data, nullptr, tensor.owner, name};
 }
 
-Tensor1 vector(const Checkpoint& checkpoint, const std::string& name, int size) {
+Tensor1 vector(const Checkpoint& checkpoint, const std::string& name,
+               std::initializer_list<int> shape) {
   const StoredTensor& tensor = find(checkpoint, name);
-  if (count(tensor) != static_cast<std::size_t>(size)) {
-    fail_shape(tensor, std::to_string(size) + " elements");
-  }
-  Tensor1 values = uninit(size);
+  const std::vector<std::size_t> expected(shape.begin(), shape.end());
+  if (tensor.shape != expected) fail_shape(tensor, bracketed(expected));
+  Tensor1 values = uninit(count(tensor));
   to_float(tensor.dtype, tensor.data, values.size(), values.data());
   return values;
 }

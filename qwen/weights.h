@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,7 +54,8 @@ const StoredTensor& find(const Checkpoint& checkpoint, const std::string& name);
 // The tensor as a matrix; its shape must be [rows, cols].
 Weight matrix(const Checkpoint& checkpoint, const std::string& name, int rows, int cols);
 
-// The tensor as floats, whatever its type; its number of elements must be `size`.
-Tensor1 vector(const Checkpoint& checkpoint, const std::string& name, int size);
+// The tensor's elements as floats, whatever its type; its shape must be the given one.
+Tensor1 vector(const Checkpoint& checkpoint, const std::string& name,
+               std::initializer_list<int> shape);
 
 }  // namespace qwen

@@ -42,7 +42,7 @@ const Version kVersions[] = {{"plain", plain_ops()}, {"fast", fast_ops()}};
 
 Tensor1 norm_scale(const Checkpoint& checkpoint, const Config& config, const std::string& name) {
   if (!config.qk_norm) return {};
-  Tensor1 scale = vector(checkpoint, name, config.head_dim);
+  Tensor1 scale = vector(checkpoint, name, {config.head_dim});
   if (config.norm_is_zero_centred) scale += 1.0f;
   return scale;
 }

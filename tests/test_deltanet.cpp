@@ -103,11 +103,11 @@ struct Fixture {
     weights.in_proj_a = matrix(checkpoint, named("in_proj_a.weight"), Hv, H);
     weights.in_proj_b = matrix(checkpoint, named("in_proj_b.weight"), Hv, H);
     weights.out_proj = matrix(checkpoint, named("out_proj.weight"), H, Hv * Dv);
-    weights.conv1d = reshape(vector(checkpoint, named("conv1d.weight"), C * width), C, width);
-    weights.A = vector(checkpoint, named("A_log"), Hv);
+    weights.conv1d = reshape(vector(checkpoint, named("conv1d.weight"), {C, 1, width}), C, width);
+    weights.A = vector(checkpoint, named("A_log"), {Hv});
     for (float& a : weights.A) a = -std::exp(a);
-    weights.dt_bias = vector(checkpoint, named("dt_bias"), Hv);
-    weights.norm = vector(checkpoint, named("norm.weight"), Dv);
+    weights.dt_bias = vector(checkpoint, named("dt_bias"), {Hv});
+    weights.norm = vector(checkpoint, named("norm.weight"), {Dv});
     weights.key_head = key_heads(Hk, Hv);
   }
 

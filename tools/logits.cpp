@@ -3,12 +3,11 @@
 //   build/tools/logits --model M --ids 1,2,3 --out F.npy
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <stdexcept>
 
 #include "qwen/check.h"
+#include "qwen/file.h"
 #include "qwen/model.h"
 #include "qwen/options.h"
 #include "qwen/profile.h"
@@ -32,15 +31,12 @@ void write_npy(const std::string& path, const Tensor2& x) {
                        std::to_string(dim(x, 0)) + ", " + std::to_string(dim(x, 1)) + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
-  const std::string unfinished = path + ".part";
-  std::ofstream file(unfinished, std::ios::binary);
-  file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() % 256)
-       << static_cast<char>(header.size() / 256) << header;
-  file.write(reinterpret_cast<const char*>(x.data()),
-             static_cast<std::streamsize>(x.size() * sizeof(float)));
-  file.close();
-  if (!file) throw std::runtime_error(path + ": cannot be written");
-  std::filesystem::rename(unfinished, path);
+  write_file(path, [&](std::ostream& file) {
+    file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() % 256)
+         << static_cast<char>(header.size() / 256) << header;
+    file.write(reinterpret_cast<const char*>(x.data()),
+               static_cast<std::streamsize>(x.size() * sizeof(float)));
+  });
 }
 
 // The rows of logits asked for, after reading the ids in the pieces asked for.
@@ -48,7 +44,7 @@ Tensor2 logits_of(const Model& model, const Ops& ops, const Options& options) {
   std::vector<int> pieces = options.pieces;
   const int count = static_cast<int>(options.ids.size());
   if (pieces.empty()) pieces = {count};
-  if (std::accumulate(pieces.begin(), pieces.end(), 0) != count) {
+  if (std::accumulate(pieces.begin(), pieces.end(), 0LL) != count) {
     throw std::invalid_argument("--pieces must add up to the number of ids, " +
                                 std::to_string(count));
   }
@@ -58,7 +54,7 @@ Tensor2 logits_of(const Model& model, const Ops& ops, const Options& options) {
   std::span<const int> rest = options.ids;
   for (const int piece : pieces) {
     const Share<State> alone{&state, piece};
-    const Tensor2 hidden = hidden_states(model, ops, rest.first(std::max(piece, 0)), {&alone, 1});
+    const Tensor2 hidden = hidden_states(model, ops, rest.first(piece), {&alone, 1});
     rest = rest.subspan(piece);
     const int kept = options.all ? piece : 1;
     std::copy_n(row(hidden, piece - kept), kept * dim(hidden, 1),
@@ -87,12 +83,23 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app("Logits of a sequence of token ids");
   Options options;
+  // The library itself would read 010 as 8, and nothing as one id.
+  const CLI::Validator decimal(
+      [](std::string& text) {
+        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+        const bool plain = digits && (text.size() == 1 || text[0] != '0');
+        return plain ? std::string() : "'" + text + "' is not a number such as 0 or 17";
+      },
+      "NUMBER");
   add_model_options(app, options.model);
   app.add_option("--ids", options.ids, "token ids, separated by commas")
       ->delimiter(',')
-      ->required();
+      ->required()
+      ->check(decimal);
   app.add_option("--pieces", options.pieces, "read the ids in pieces of these sizes")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(decimal)
+      ->check(CLI::PositiveNumber);
   app.add_flag("--all", options.all, "logits of every row, not only of the last");
   app.add_flag("--plain", options.plain, "compute with the plain operators");
   app.add_flag("--check", options.check, "compare every operator with its plain version");

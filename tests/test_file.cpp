@@ -1,0 +1,60 @@
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "qwen/file.h"
+#include "tests/support.h"
+
+using namespace qwen;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string contents(const std::string& path) {
+  return std::string(text(*map_file(path)));
+}
+
+int entries(const std::string& folder) {
+  return static_cast<int>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+}  // namespace
+
+TEST_CASE("file: a written file is whole, takes the place of an older one, and leaves no other") {
+  const TempDir folder;
+  const std::string path = folder.write("a", "old");
+  write_file(path, [](std::ostream& file) { file << "new and longer"; });
+  CHECK(contents(path) == "new and longer");
+  CHECK(entries(folder.path()) == 1);
+}
+
+TEST_CASE("file: neither a folder, a pipe nor a link to a device is replaced by a file") {
+  const TempDir folder;
+  const std::string link = folder.path() + "/link", pipe = folder.path() + "/pipe";
+  fs::create_symlink("/dev/null", link);
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {folder.path(), link, pipe}) {
+    check_throws_with([&] { write_file(path, [](std::ostream&) {}); },
+                      "cannot write " + path + ": it exists and is not a regular file");
+  }
+  CHECK(entries(folder.path()) == 2);
+}
+
+TEST_CASE("file: what cannot be written is said with the reason, and nothing stays behind") {
+  const TempDir folder;
+  check_throws_with([&] { write_file(folder.path() + "/no/file", [](std::ostream&) {}); },
+                    "No such file or directory");
+  const std::string path = folder.write("a", "old");
+  check_throws_with(
+      [&] { write_file(path, [](std::ostream& file) { file.setstate(std::ios::badbit); }); },
+      "cannot write " + path);
+  CHECK(contents(path) == "old");
+  CHECK(entries(folder.path()) == 1);
+}
+
+TEST_CASE("file: a pipe is refused, not waited for") {
+  const TempDir folder;
+  const std::string pipe = folder.path() + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  check_throws_with([&] { map_file(pipe); }, "cannot read " + pipe + ": not a regular file");
+}
