@@ -168,5 +168,5 @@ TEST_CASE("results: JSON holds every field under its name, null where it does no
 
 TEST_CASE("results: a file that cannot be written is named") {
   check_throws_with([] { write_results("no/such/folder/x.json", {}, {}); },
-                    "no/such/folder/x.json: the results cannot be written there");
+                    "cannot write no/such/folder/x.json: No such file or directory");
 }
