@@ -199,15 +199,17 @@ void convert_matrices(Model& model, std::optional<DType> dtype) {
 
 }  // namespace
 
-Model load_model(const std::string& path, std::optional<DType> dtype) {
-  const Config config = read_config(path);
-  const Checkpoint checkpoint = open_checkpoint(path);
+Model load_model(const Config& config, const Checkpoint& checkpoint, std::optional<DType> dtype) {
   Model model = Loader(checkpoint, config).model();
   convert_matrices(model, dtype);
   for (const auto* more : {&config.remarks, &checkpoint.remarks}) {
     model.remarks.insert(model.remarks.end(), more->begin(), more->end());
   }
   return model;
+}
+
+Model load_model(const std::string& path, std::optional<DType> dtype) {
+  return load_model(read_config(path), open_checkpoint(path), dtype);
 }
 
 }  // namespace qwen

@@ -15,4 +15,8 @@ namespace qwen {
 // std::runtime_error, one line, for a tensor that is missing, has another shape, or is left over.
 Model load_model(const std::string& path, std::optional<DType> dtype = std::nullopt);
 
+// The same for a checkpoint that is open already, with the config that belongs to it.
+Model load_model(const Config& config, const Checkpoint& checkpoint,
+                 std::optional<DType> dtype = std::nullopt);
+
 }  // namespace qwen

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "qwen/load.h"
 #include "qwen/parallel.h"
 
 namespace qwen {
@@ -136,75 +137,60 @@ class Maker {
   Maker(const Config& config, DType dtype, std::uint64_t seed)
       : config_(config), dtype_(dtype), seed_(seed) {}
 
-  RandomModel make() {
+  std::vector<StoredTensor> make() {
     const int V = config_.vocab_size, H = config_.hidden_size;
-    Model model;
-    model.config = config_;
-    model.embed_tokens = matrix("model.embed_tokens.weight", V, H);
+    matrix("model.embed_tokens.weight", V, H);
     for (int i = 0; i < config_.num_hidden_layers; ++i) {
-      model.layers.push_back(layer("model.layers." + std::to_string(i) + ".",
-                                   config_.layer_types[static_cast<std::size_t>(i)]));
+      layer("model.layers." + std::to_string(i) + ".", config_.layer_types[size(i)]);
     }
-    model.norm = norm("model.norm.weight", H);
-    model.lm_head =
-        config_.tie_word_embeddings ? model.embed_tokens : matrix("lm_head.weight", V, H);
+    norm("model.norm.weight", H);
+    if (!config_.tie_word_embeddings) matrix("lm_head.weight", V, H);
     if (config_.mtp_num_hidden_layers > 0) make_mtp();
-    return {std::move(model), std::move(tensors_)};
+    return std::move(tensors_);
   }
 
  private:
-  Layer layer(const std::string& at, LayerType type) {
+  void layer(const std::string& at, LayerType type) {
     const int H = config_.hidden_size, I = config_.intermediate_size;
-    Layer layer;
-    layer.input_layernorm = norm(at + "input_layernorm.weight", H);
-    layer.post_attention_layernorm = norm(at + "post_attention_layernorm.weight", H);
+    norm(at + "input_layernorm.weight", H);
+    norm(at + "post_attention_layernorm.weight", H);
     if (type == LayerType::full_attention) {
-      layer.mixer = attention(at + "self_attn.");
+      attention(at + "self_attn.");
     } else {
-      layer.mixer = deltanet(at + "linear_attn.");
+      deltanet(at + "linear_attn.");
     }
-    layer.mlp.gate_proj = matrix(at + "mlp.gate_proj.weight", I, H);
-    layer.mlp.up_proj = matrix(at + "mlp.up_proj.weight", I, H);
-    layer.mlp.down_proj = matrix(at + "mlp.down_proj.weight", H, I);
-    return layer;
+    matrix(at + "mlp.gate_proj.weight", I, H);
+    matrix(at + "mlp.up_proj.weight", I, H);
+    matrix(at + "mlp.down_proj.weight", H, I);
   }
 
-  Attention attention(const std::string& at) {
+  void attention(const std::string& at) {
     const int H = config_.hidden_size, D = config_.head_dim;
     const int Hq = config_.num_attention_heads, Hkv = config_.num_key_value_heads;
-    Attention weights;
-    weights.q_proj = matrix(at + "q_proj.weight", Hq * D * (config_.attn_output_gate ? 2 : 1), H);
-    weights.k_proj = matrix(at + "k_proj.weight", Hkv * D, H);
-    weights.v_proj = matrix(at + "v_proj.weight", Hkv * D, H);
-    weights.o_proj = matrix(at + "o_proj.weight", H, Hq * D);
+    matrix(at + "q_proj.weight", Hq * D * (config_.attn_output_gate ? 2 : 1), H);
+    matrix(at + "k_proj.weight", Hkv * D, H);
+    matrix(at + "v_proj.weight", Hkv * D, H);
+    matrix(at + "o_proj.weight", H, Hq * D);
     if (config_.qk_norm) {
-      weights.q_norm = norm(at + "q_norm.weight", D);
-      weights.k_norm = norm(at + "k_norm.weight", D);
+      norm(at + "q_norm.weight", D);
+      norm(at + "k_norm.weight", D);
     }
-    return weights;
   }
 
-  DeltaNet deltanet(const std::string& at) {
+  void deltanet(const std::string& at) {
     const int H = config_.hidden_size, width = config_.linear_conv_kernel_dim;
     const int Hk = config_.linear_num_key_heads, Dk = config_.linear_key_head_dim;
     const int Hv = config_.linear_num_value_heads, Dv = config_.linear_value_head_dim;
     const int C = 2 * Hk * Dk + Hv * Dv;
-    DeltaNet weights;
-    weights.in_proj_qkv = matrix(at + "in_proj_qkv.weight", C, H);
-    weights.in_proj_z = matrix(at + "in_proj_z.weight", Hv * Dv, H);
-    weights.in_proj_a = matrix(at + "in_proj_a.weight", Hv, H);
-    weights.in_proj_b = matrix(at + "in_proj_b.weight", Hv, H);
-    weights.out_proj = matrix(at + "out_proj.weight", H, Hv * Dv);
+    matrix(at + "in_proj_qkv.weight", C, H);
+    matrix(at + "in_proj_z.weight", Hv * Dv, H);
+    matrix(at + "in_proj_a.weight", Hv, H);
+    matrix(at + "in_proj_b.weight", Hv, H);
+    matrix(at + "out_proj.weight", H, Hv * Dv);
     const float deviation = 1 / std::sqrt(static_cast<float>(width));
-    weights.conv1d = reshape(
-        bells(at + "conv1d.weight", dtype_, {size(C), 1, size(width)}, 0, deviation), C, width);
-    weights.dt_bias = bells(at + "dt_bias", dtype_, {size(Hv)}, 0, 1);
-    const Tensor1 A_log = spread_decay(at + "A_log", weights.dt_bias);
-    weights.A = uninit(Hv);
-    for (int h = 0; h < Hv; ++h) weights.A(h) = -std::exp(A_log(h));
-    weights.norm = bells(at + "norm.weight", DType::F32, {size(Dv)}, 1, kNormSpread);
-    for (int h = 0; h < Hv; ++h) weights.key_head.push_back(h / (Hv / Hk));
-    return weights;
+    bells(at + "conv1d.weight", dtype_, {size(C), 1, size(width)}, 0, deviation);
+    spread_decay(at + "A_log", bells(at + "dt_bias", dtype_, {size(Hv)}, 0, 1));
+    bells(at + "norm.weight", DType::F32, {size(Dv)}, 1, kNormSpread);
   }
 
   // The MTP head of chapter 14: in the file, not in the model.
@@ -219,39 +205,29 @@ class Maker {
     }
   }
 
-  Weight matrix(const std::string& name, int rows, int cols) {
-    Weight w;
-    w.dtype = dtype_;
-    w.rows = rows;
-    w.cols = cols;
-    w.name = name;
+  void matrix(const std::string& name, int rows, int cols) {
     const float scale = 1 / std::sqrt(static_cast<float>(cols));
     const std::uint64_t key = stream(name, seed_);
+    const std::size_t row_bytes = stored_bytes(dtype_, size(cols));
     std::byte* data = store(name, dtype_, {size(rows), size(cols)});
     parallel_for(rows, std::max(1, 65536 / cols), [&](int begin, int end) {
       std::vector<float> values(size(cols));
       for (int n = begin; n < end; ++n) {
         const std::uint64_t first = key + size(n) * size(cols);
         for (int i = 0; i < cols; ++i) values[size(i)] = scale * bell(scramble(first + size(i)));
-        from_float(values.data(), values.size(), dtype_, data + row_bytes(w) * size(n));
+        from_float(values.data(), values.size(), dtype_, data + row_bytes * size(n));
       }
     });
-    w.data = tensors_.back().data;
-    w.owner = tensors_.back().owner;
-    return w;
   }
 
-  // The scale itself. Stored is what has to be added to 1 where the model's norms are like that.
-  Tensor1 norm(const std::string& name, int length) {
-    const bool centred = config_.norm_is_zero_centred;
-    Tensor1 weight = bells(name, dtype_, {size(length)}, centred ? 0 : 1, kNormSpread);
-    if (centred) weight += 1.0f;
-    return weight;
+  // As stored: what has to be added to 1 where the model's norms are like that.
+  void norm(const std::string& name, int length) {
+    bells(name, dtype_, {size(length)}, config_.norm_is_zero_centred ? 0 : 1, kNormSpread);
   }
 
   // Where in_proj_a gives 0, head h keeps exp(-rate) of S per token. The rates are spread evenly
   // by their logarithms, between a memory of one token and one of 2,000.
-  Tensor1 spread_decay(const std::string& name, const Tensor1& dt_bias) {
+  void spread_decay(const std::string& name, const Tensor1& dt_bias) {
     const int Hv = dim(dt_bias, 0);
     const float shortest = std::log(-std::log(0.5f)), longest = std::log(-std::log(0.9995f));
     Tensor1 A_log = uninit(Hv);
@@ -260,7 +236,7 @@ class Maker {
       const float softplus = std::log1p(std::exp(dt_bias(h)));
       A_log(h) = longest + share * (shortest - longest) - std::log(softplus);
     }
-    return keep(name, DType::F32, {size(Hv)}, std::move(A_log));
+    keep(name, DType::F32, {size(Hv)}, std::move(A_log));
   }
 
   Tensor1 bells(const std::string& name, DType dtype, std::vector<std::size_t> shape, float mean,
@@ -318,7 +294,13 @@ Config named_shape(const std::string& name) {
 }
 
 RandomModel random_model(const Config& config, DType dtype, std::uint64_t seed) {
-  return Maker(config, dtype, seed).make();
+  RandomModel random;
+  random.tensors = Maker(config, dtype, seed).make();
+  Checkpoint checkpoint;
+  checkpoint.path = "a random model";
+  for (const StoredTensor& tensor : random.tensors) checkpoint.tensors[tensor.name] = tensor;
+  random.model = load_model(config, checkpoint);
+  return random;
 }
 
 }  // namespace qwen

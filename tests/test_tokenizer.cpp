@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "qwen/gguf_file.h"
@@ -13,14 +11,6 @@
 using namespace qwen;
 
 namespace {
-
-// Qwen3.5's and SmolLM2's vocabularies are not part of the repository: tools/test makes them.
-std::string built(const char* variable, const std::string& path, const std::string& command) {
-  const char* elsewhere = std::getenv(variable);
-  const std::string found = elsewhere != nullptr ? elsewhere : "../../build/" + path;
-  if (std::filesystem::exists(found)) return found;
-  throw std::runtime_error(found + " is missing; run tools/test, or: " + command);
-}
 
 std::string unhex(const std::string& digits) {
   std::string bytes;
@@ -134,8 +124,8 @@ void check_cases(const Tokenizer& tokenizer, const std::string& name) {
 
 TEST_CASE("tokenizer: Qwen3.5's ids are those of the tokenizers library") {
   const std::string path =
-      built("QWEN_TOKENIZER_DIR", "tokenizers/qwen3.5",
-            "build/venv/bin/python tools/make_tokenizer.py qwen3.5 build/tokenizers/qwen3.5");
+      built_input("QWEN_TOKENIZER_DIR", "tokenizers/qwen3.5",
+                  "build/venv/bin/python tools/make_tokenizer.py qwen3.5 build/tokenizers/qwen3.5");
   const Tokenizer tokenizer = load_tokenizer(path);
   check_cases(tokenizer, "qwen3.5");
   CHECK(vocabulary_size(tokenizer) == 248077);
@@ -150,8 +140,9 @@ TEST_CASE("tokenizer: Qwen3.5's ids are those of the tokenizers library") {
 
 TEST_CASE("tokenizer: SmolLM2's ids, from its GGUF file, are those of the tokenizers library") {
   const std::string folder = "models/smollm2-135m-instruct";
-  const std::string path = built("QWEN_SMOLLM2", folder + "/SmolLM2-135M-Instruct.Q4_1.gguf",
-                                 "tools/get_model.py smollm2-135m-instruct --out build/" + folder);
+  const std::string path =
+      built_input("QWEN_SMOLLM2", folder + "/SmolLM2-135M-Instruct.Q4_1.gguf",
+                  "tools/get_model.py smollm2-135m-instruct --out build/" + folder);
   const Tokenizer tokenizer = load_tokenizer(path);
   check_cases(tokenizer, "smollm2");
   CHECK(vocabulary_size(tokenizer) == 49152);
