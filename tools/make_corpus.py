@@ -11,19 +11,17 @@ counts seldom; an answer always.
 Held out are things, not shuffles: one pair of a name and a thing in eight (of a name and a number,
 of a thing and a town) is on no list of a training document; nor does one sum in eight occur there,
 one phrasing of one fact in three, and one invented name in four. held_out.jsonl asks for just those.
-
-The first eighth of the text is mostly lists to be recalled, so that looking things up in what has
-been read is learned before all else.
 """
 
 import argparse
 import json
 import random
+import re
 import zlib
 from pathlib import Path
 
-from tiny_world import (CHINESE_PEOPLE, CHINESE_PETS, CHINESE_THINGS, COLOURS, DISHES, FACTS, GOODS,
-                        JOBS, PEOPLE, PETS, STRANGERS, THINGS, TOWNS, an)
+from tiny_world import (CHINESE_COLOURS, CHINESE_PEOPLE, CHINESE_PETS, CHINESE_THINGS, COLOURS,
+                        DISHES, FACTS, GOODS, JOBS, PEOPLE, PETS, STRANGERS, THINGS, TOWNS, an)
 
 START, END, TEXT_END = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 THINK, THOUGHT = "<think>", "</think>"
@@ -119,7 +117,7 @@ def about_sums(s):
 LISTS = {
     "has": ("{0} has the {1}.", "What does {0} have?", "Who has the {1}?"),
     "found": ("{0} found the {1}.", "What did {0} find?", "Who found the {1}?"),
-    "number": ("{0}'s number is {1}.", "What is {0}'s number?", "Whose number is {1}?"),
+    "number": ("{0} has {1} coins.", "How many coins does {0} have?", "Who has {1} coins?"),
     "place": ("The {0} is in {1}.", "Where is the {0}?", "What is in {1}?"),
     "chinese": ("{0}有{1}。", "{0}有什么？", "谁有{1}？"),
 }
@@ -298,11 +296,8 @@ DOCUMENTS = {"conversation": (conversation, 8), "word": (one_word_answers, 1), "
              "sums": (sums, 6), "facts": (facts, 5), "tale": (tale, 1)}
 
 
-def training_document(s, lesson=False):
-    """One of DOCUMENTS; where the lesson is recall, mostly notes."""
+def training_document(s):
     kind = s.random.choices(list(DOCUMENTS), [weight for _, weight in DOCUMENTS.values()])[0]
-    if lesson and s.chance(0.75):
-        kind = "notes"
     return {"kind": kind, "parts": DOCUMENTS[kind][0](s) + [TEXT_END]}
 
 
@@ -325,11 +320,13 @@ def held_out_documents(s, count):
 
 def vocabulary(s):
     """Text for the tokenizer: some of the corpus, and every word of the world often enough to be
-    kept whole, with a space in front and without. No line holds a marker."""
-    lines = [part[0] for _ in range(1500) for part in training_document(s)["parts"]
-             if not isinstance(part, str)]
-    words = NAMES + TOWNS + JOBS + PETS + DISHES + GOODS + COLOURS + THINGS
-    chinese = CHINESE_WORDS + CHINESE_PEOPLE
+    kept whole, with a space in front and without. No line holds a marker. Chinese, which puts no
+    spaces between words, is cut at them, or pieces would hold whole sentences."""
+    words = [*NAMES, *TOWNS, *JOBS, *PETS, *DISHES, *GOODS, *COLOURS, *THINGS, "coins"]
+    chinese = CHINESE_WORDS + CHINESE_PEOPLE + list(CHINESE_COLOURS.values())
+    at_words = re.compile(f"({'|'.join(chinese)})")
+    lines = [line for _ in range(1500) for part in training_document(s)["parts"]
+             if not isinstance(part, str) for line in at_words.split(part[0])]
     lines += [f"{word} {word}" for word in words for _ in range(200)]
     lines += [word for word in chinese for _ in range(200)]
     return "\n".join(lines) + "\n"
@@ -339,7 +336,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=Path)
-    parser.add_argument("--documents", type=int, default=100_000)
+    parser.add_argument("--documents", type=int, default=120_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     options.dir.mkdir(parents=True, exist_ok=True)
@@ -351,9 +348,7 @@ def main():
 
     training = Source(options.seed, held_out=False)
     (options.dir / "vocabulary.txt").write_text(vocabulary(training), encoding="utf-8")
-    lessons = options.documents // 8
-    write("train.jsonl", (training_document(training, lesson=index < lessons)
-                          for index in range(options.documents)))
+    write("train.jsonl", (training_document(training) for _ in range(options.documents)))
     write("held_out.jsonl", held_out_documents(Source(options.seed + 1, held_out=True), 200))
 
 

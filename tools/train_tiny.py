@@ -7,14 +7,15 @@ DIR holds the tokenizer, the checkpoint and the log. The same command continues 
 checkpoint stands; another --steps moves the end. With --export, MODEL becomes a checkpoint that
 transformers loads (bf16), once training is done.
 
-Every worker is a process with one thread that learns from its share of a step's rows: where cores
+Every worker is a process with one thread that learns from its share of a step's documents: where cores
 are shared with others, threads that wait for each other at every operation are many times slower.
 """
 
 import argparse
-import math
+import itertools
 import multiprocessing
 import os
+import random
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -26,19 +27,22 @@ from safetensors.torch import save_file
 from transformers import GenerationConfig, Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
 from tiny_mtp import Mtp
+from tiny_start import start
 from tiny_tokenizer import PIECES, Documents, read_documents, train_tokenizer
 
-ROW, ROWS = 384, 8           # ids in a row, rows in a step
-MATRIX_RATE, RATE = 0.01, 2e-3  # learning rates of Muon (the layers' matrices) and AdamW (the rest)
-MTP_WEIGHT = 0.3             # of the second token's loss, next to the first's
-SAVE_EVERY, TEST_EVERY = 50, 100
-TESTED = 64                  # held-out documents of each kind
+IDS = 2304               # ids in a step
+FEWEST = 4               # documents in a step
+LONGEST = 448            # ids of a document; the few longer ones are cut off
+RATE = 2.5e-3            # AdamW's learning rate
+MTP_WEIGHT = 0.3         # of the second token's loss, next to the first's
+SAVE_EVERY, TEST_EVERY = 100, 500
+TESTED = 64              # held-out documents of each kind
 
 
 def config(eos):
     """No two sizes that could be mixed up are equal."""
     return Qwen3_5TextConfig(
-        vocab_size=PIECES, hidden_size=160, intermediate_size=384, num_hidden_layers=4,
+        vocab_size=PIECES, hidden_size=160, intermediate_size=384, num_hidden_layers=8,
         num_attention_heads=6, num_key_value_heads=2, head_dim=32,
         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=36,
         linear_value_head_dim=44, linear_conv_kernel_dim=4, mtp_num_hidden_layers=1,
@@ -48,80 +52,42 @@ def config(eos):
         eos_token_id=eos, dtype="bfloat16")
 
 
-def new_model(eos, seed):
-    """Weights as the class draws them, but for the mixers' start."""
+def new_model(coder, seed):
     torch.manual_seed(seed)
-    model = Qwen3_5ForCausalLM(config(eos)).float()
+    model = Qwen3_5ForCausalLM(config(coder.marker["<|im_end|>"])).float()
     mtp = Mtp(model.config).float()
-    for module in mtp.modules():
-        if isinstance(module, torch.nn.Linear):
-            torch.nn.init.normal_(module.weight, std=model.config.initializer_range)
-    for layer in [*model.model.layers, *mtp.layers]:
-        if layer.block_type == "linear_attention":
-            start_deltanet(layer.linear_attn)
-        else:
-            start_attention(layer.self_attn)
+    start(model, mtp, coder)
     return model, mtp
-
-
-@torch.no_grad()
-def start_deltanet(layer):
-    """A state that remembers: a token's decay lies between 0.99 and 0.9995, where the class's own
-    start forgets within a few tokens. And one that is found again: keys and queries are made alike,
-    of the last four tokens together."""
-    forgotten = torch.logspace(math.log10(1e-2), math.log10(5e-4), layer.num_v_heads)
-    layer.A_log.zero_()
-    layer.dt_bias.copy_(torch.log(torch.expm1(forgotten)))
-    queries, keys, values = layer.in_proj_qkv.weight.split(
-        [layer.key_dim, layer.key_dim, layer.value_dim])
-    queries.copy_(keys)
-    taps = layer.conv1d.weight  # [channels, 1, 4], the last tap is the token itself
-    torch.nn.init.normal_(taps, std=0.15)
-    taps[:2 * layer.key_dim] += 0.5
-    taps[2 * layer.key_dim:, :, -1] += 1
-
-
-@torch.no_grad()
-def start_attention(layer):
-    """Attention that copies: a token looks at its like, and what it reads there comes out as it
-    went in."""
-    heads_per_group, size = layer.num_key_value_groups, layer.head_dim
-    hidden = layer.k_proj.in_features
-
-    def of_each_head(weight):
-        return weight.view(-1, size, hidden).repeat_interleave(heads_per_group, 0)
-
-    layer.q_proj.weight.view(-1, 2, size, hidden)[:, 0] = of_each_head(layer.k_proj.weight)
-    torch.nn.init.orthogonal_(layer.v_proj.weight)
-    layer.o_proj.weight.copy_(0.6 * of_each_head(layer.v_proj.weight).reshape(-1, hidden).T)
 
 
 # ---- data ----
 
-def packed(documents, coder):
-    """Rows of ROW ids and weights. A row starts with a document; its last one may be cut off."""
-    ids, weights, row, row_weights = [], [], [], []
-    for document in documents:
-        new, new_weights = coder.ids(document)
-        row += new
-        row_weights += new_weights
-        if len(row) >= ROW:
-            ids.append(row[:ROW])
-            weights.append(row_weights[:ROW])
-            row, row_weights = [], []
-    return torch.tensor(ids, dtype=torch.int32), torch.tensor(weights)
+def batches(lengths, seed):
+    """Lists of documents (as indices) for one step after the other, without end: a function of the
+    seed alone. A row of a batch is a document; all are about equally long, so little is padded."""
+    draw = random.Random(seed)
+    while True:
+        order = draw.sample(range(len(lengths)), len(lengths))
+        for first in range(0, len(order), 1024):
+            block = sorted(order[first:first + 1024], key=lambda index: lengths[index])
+            steps = [[]]
+            for index in block:
+                if (len(steps[-1]) + 1) * lengths[index] > IDS:
+                    steps.append([])
+                steps[-1].append(index)
+            steps = [step for step in steps if len(step) >= FEWEST]
+            yield from draw.sample(steps, len(steps))
 
 
-def batch(rows, step, seed):
-    """ids [ROWS, ROW] and whether the loss counts each: a function of step and seed alone. The text
-    is read in its own order the first time, shuffled from then on."""
-    ids, weights = rows
-    epoch, place = divmod(step * ROWS, len(ids) // ROWS * ROWS)
-    order = torch.arange(len(ids)) if epoch == 0 else torch.randperm(
-        len(ids), generator=torch.Generator().manual_seed(seed + epoch))
-    chosen = order[place:place + ROWS]
-    draw = torch.rand(ROWS, ROW, generator=torch.Generator().manual_seed(seed + 7 * step))
-    return ids[chosen].long(), draw < weights[chosen]
+def padded(documents):
+    """ids and weights [rows, longest]; what is padded has no weight."""
+    longest = max(len(ids) for ids, _ in documents)
+    ids = torch.zeros(len(documents), longest, dtype=torch.long)
+    weights = torch.zeros(len(documents), longest)
+    for row, (document, its_weights) in enumerate(documents):
+        ids[row, :len(document)] = torch.tensor(document)
+        weights[row, :len(document)] = torch.tensor(its_weights)
+    return ids, weights
 
 
 # ---- learning ----
@@ -136,16 +102,7 @@ def losses(model, mtp, ids, counts):
     return loss(hidden[:, :-1], 1), loss(mtp(model, hidden[:, :-2], ids[:, 1:-1]), 2)
 
 
-def optimizers(model, mtp):
-    matrices, rest = [], []
-    for name, weight in [*model.named_parameters(), *mtp.named_parameters()]:
-        is_matrix = weight.ndim == 2 and "embed" not in name and min(weight.shape) > 8
-        (matrices if is_matrix else rest).append(weight)
-    return [torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.01),
-            torch.optim.AdamW(rest, lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)]
-
-
-def rate(step, steps, cooldown):
+def share_of_rate(step, steps, cooldown):
     """Share of the full learning rate: a short rise, a plateau, a fall to 0 over the last steps."""
     return min(1.0, (step + 1) / 50, max(0.0, (steps - step) / cooldown))
 
@@ -180,41 +137,40 @@ def average_gradients(weights, workers):
         start += weight.numel()
 
 
-def train(worker, model, mtp, rows, tests, options):
+def train(worker, model, mtp, documents, tests, options):
     """One worker's part. The first one also saves, tests and reports."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{options.dir.resolve()}/rendezvous",
                             rank=worker, world_size=options.workers, timeout=timedelta(days=1))
-    both = optimizers(model, mtp)
     weights = [*model.parameters(), *mtp.parameters()]
-    checkpoint = Checkpoint(options.dir / "checkpoint.pt", [model, mtp, *both])
+    optimizer = torch.optim.AdamW(weights, lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    checkpoint = Checkpoint(options.dir / "checkpoint.pt", [model, mtp, optimizer])
     begin = step = checkpoint.load()
-    start, sums = time.time(), torch.zeros(2)
+    begin_time, seen, sums = time.time(), 0, torch.zeros(2)
 
     def say(line):
         print(line, flush=True)
         with (options.dir / "log.txt").open("a") as log:
             print(line, file=log)
 
-    while step < options.steps:
-        share = rate(step, options.steps, options.cooldown)
-        for optimizer, full in zip(both, (MATRIX_RATE, RATE)):
-            for group in optimizer.param_groups:
-                group["lr"] = full * share
-        ids, counts = batch(rows, step, options.seed)
-        mine = slice(worker, ROWS, options.workers)
-        first, second = losses(model, mtp, ids[mine], counts[mine])
+    steps = batches([len(ids) for ids, _ in documents], options.seed)
+    for batch in itertools.islice(steps, begin, options.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * share_of_rate(step, options.steps, options.cooldown)
+        ids, often = padded([documents[index] for index in batch[worker::options.workers]])
+        draw = torch.rand(often.shape, generator=torch.Generator().manual_seed(7 * step + worker))
+        first, second = losses(model, mtp, ids, draw < often)
         (first + MTP_WEIGHT * second).backward()
         average_gradients(weights, options.workers)
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
-        for optimizer in both:
-            optimizer.step()
-            optimizer.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         sums += torch.stack([first, second]).detach()
+        seen += sum(len(documents[index][0]) for index in batch)
         step += 1
         if worker == 0 and (step % SAVE_EVERY == 0 or step == options.steps):
             checkpoint.save(step)
-            speed = (step - begin) * ROW * ROWS / (time.time() - start)
+            speed = seen / (time.time() - begin_time)
             mean = sums / ((step - 1) % SAVE_EVERY + 1)
             sums.zero_()
             say(f"step {step}  loss {mean[0]:.3f}  MTP {mean[1]:.3f}  {speed:.0f} ids/s")
@@ -230,13 +186,10 @@ def held_out(model, mtp, tests):
     token that the model itself would put."""
     result, agreed, drafted = {}, 0, 0
     for kind, documents in tests.items():
-        longest = max(len(ids) for ids, _ in documents)
-        ids, counts = torch.zeros(2, len(documents), longest, dtype=torch.long)
-        for row, (document, weights) in enumerate(documents):
-            ids[row, :len(document)] = torch.tensor(document)
-            counts[row, :len(document)] = torch.tensor(weights) == 1
+        ids, weights = padded(documents)
+        counts = weights == 1
         hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        counts, choice = counts.bool(), model.lm_head(hidden).argmax(-1)
+        choice = model.lm_head(hidden).argmax(-1)
         right = (choice[:, :-1] == ids[:, 1:]) | ~counts[:, 1:]
         result[kind] = right.all(1).float().mean().item()
         draft = model.lm_head(mtp(model, hidden[:, :-2], ids[:, 1:-1])).argmax(-1)
@@ -285,14 +238,16 @@ def main():
         kind = tests.setdefault(document["kind"], [])
         if len(kind) < TESTED:
             kind.append(coder.ids(document))
-    rows = packed(read_documents(options.corpus / "train.jsonl"), coder)
-    model, mtp = new_model(coder.marker["<|im_end|>"], options.seed)
+    documents = [tuple(part[:LONGEST] for part in coder.ids(document))
+                 for document in read_documents(options.corpus / "train.jsonl")]
+    model, mtp = new_model(coder, options.seed)
     weights = sum(weight.numel() for weight in [*model.parameters(), *mtp.parameters()])
-    print(f"{weights} parameters, {len(rows[0])} rows of {ROW} ids", flush=True)
+    print(f"{weights} parameters, {sum(len(ids) for ids, _ in documents)} ids in "
+          f"{len(documents)} documents", flush=True)
 
     (options.dir / "rendezvous").unlink(missing_ok=True)
     workers = [multiprocessing.get_context("fork").Process(
-        target=train, args=(worker, model, mtp, rows, tests, options))
+        target=train, args=(worker, model, mtp, documents, tests, options))
         for worker in range(options.workers)]
     for process in workers:
         process.start()
