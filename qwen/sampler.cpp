@@ -1,0 +1,205 @@
+#include "qwen/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace qwen {
+namespace {
+
+// ---- what is wrong with a Sampling ----
+
+void expect(bool right, const char* name, double found, const char* expected) {
+  if (right) return;
+  std::ostringstream message;
+  message.imbue(std::locale::classic());
+  message << "[sampling] " << name << " is " << found << ", expected " << expected;
+  throw std::invalid_argument(message.str());
+}
+
+// ---- scores: logits after penalties and temperature, in float32 as the reference computes ----
+
+bool has_penalties(const Sampling& s) {
+  return s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+}
+
+// One token's logit; `count`: how often the answer has it.
+float penalised(float logit, int count, const Sampling& s) {
+  const float repetition = static_cast<float>(s.repetition_penalty);
+  // Both move the logit towards less likely, whatever its sign.
+  logit = logit < 0 ? logit * repetition : logit / repetition;
+  logit -= static_cast<float>(s.frequency_penalty) * static_cast<float>(count);
+  if (count > 0) logit -= static_cast<float>(s.presence_penalty);
+  return logit;
+}
+
+void apply_penalties(std::span<float> scores, const Sampling& sampling, const History& history) {
+  for (const auto& [id, count] : history.counts) {
+    if (id < 0 || static_cast<std::size_t>(id) >= scores.size()) {
+      throw std::invalid_argument(
+          "[sampling] the history has token id " + std::to_string(id) +
+          ", expected 0 to vocab_size - 1 = " + std::to_string(scores.size() - 1));
+    }
+    scores[id] = penalised(scores[id], count, sampling);
+  }
+}
+
+int argmax(std::span<const float> scores) {
+  const auto best = std::max_element(scores.begin(), scores.end());
+  if (best == scores.end() || !std::isfinite(*best)) {
+    throw std::invalid_argument("[sampling] no token can be chosen: the largest logit is " +
+                                (best == scores.end() ? "missing" : std::to_string(*best)));
+  }
+  return static_cast<int>(best - scores.begin());
+}
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();  // the score of what is left out
+
+void apply_temperature(std::span<float> scores, double temperature) {
+  const float divisor = static_cast<float>(temperature);
+  const float best = scores[argmax(scores)];
+  if (std::isfinite(best / divisor)) {
+    for (float& score : scores) score /= divisor;
+  } else {
+    // The quotients of two different floats are further apart than exp can tell: only the best
+    // stay.
+    for (float& score : scores) score = score == best ? 0 : kNever;
+  }
+}
+
+// All that are as good as the k-th best stay: of equals none is preferred.
+void apply_top_k(std::vector<float>& scores, int k) {
+  if (k == 0 || static_cast<std::size_t>(k) >= scores.size()) return;
+  std::vector<float> best(k);
+  std::partial_sort_copy(scores.begin(), scores.end(), best.begin(), best.end(), std::greater<>());
+  for (float& score : scores) {
+    if (score < best.back()) score = kNever;
+  }
+}
+
+// ---- weights: exp(score - best), the probabilities before they are divided by their sum ----
+
+// Every token with a weight above 0, by ascending id; `probability` is the weight still.
+Distribution weights(std::span<const float> scores) {
+  const double best = scores[argmax(scores)];
+  Distribution all;
+  for (std::size_t id = 0; id < scores.size(); ++id) {
+    if (scores[id] == kNever) continue;
+    const double weight = std::exp(static_cast<double>(scores[id]) - best);
+    if (weight > 0) all.push_back({static_cast<int>(id), weight});
+  }
+  return all;
+}
+
+double sum(const Distribution& all) {
+  double total = 0;
+  for (const Candidate& one : all) total += one.probability;
+  return total;
+}
+
+// A probability with the digits it has in the reference, which decides in float32. They matter: of
+// .5 .3 .15 .05, the last two together are exactly 1 - 0.8 there, and so top_p 0.8 keeps two.
+float probability(const Candidate& one, double total) {
+  return static_cast<float>(one.probability / total);
+}
+
+bool likelier(const Candidate& a, const Candidate& b) {
+  return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
+}
+
+// How many of the likeliest top-p keeps; those stand in front then, sorted. A token goes when it
+// and all below it make up no more than 1 - top_p. Few stay as a rule, so only the front is sorted:
+// 64, then four times as many, and so on until the cut is among them.
+std::size_t sort_nucleus(Distribution& all, double top_p) {
+  const float most = static_cast<float>(1 - top_p);
+  const double total = sum(all);
+  double tail = 0;  // of the tokens from rank `r` on
+  for (const Candidate& one : all) tail += probability(one, total);
+  std::size_t sorted = 0;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (r == sorted) {
+      sorted = std::min(all.size(), std::max<std::size_t>(64, 4 * sorted));
+      std::nth_element(all.begin() + r, all.begin() + sorted - 1, all.end(), likelier);
+      std::sort(all.begin() + r, all.begin() + sorted, likelier);
+    }
+    if (r > 0 && static_cast<float>(tail) <= most) return r;
+    tail -= probability(all[r], total);
+  }
+  return all.size();
+}
+
+void apply_top_p(Distribution& all, double top_p) {
+  if (top_p == 1) return;
+  all.resize(sort_nucleus(all, top_p));
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+}
+
+void apply_min_p(Distribution& all, double min_p) {
+  const double total = sum(all);
+  const float least = static_cast<float>(min_p) * probability({0, 1.0}, total);  // 1: the best's
+  std::erase_if(all, [&](const Candidate& one) { return probability(one, total) < least; });
+}
+
+}  // namespace
+
+void check_sampling(const Sampling& s) {
+  // A comparison with NaN is false.
+  constexpr double most = std::numeric_limits<float>::max();
+  expect(s.temperature >= 0 && s.temperature <= most, "temperature", s.temperature,
+         "a number from 0 (greedy)");
+  expect(s.top_k >= 0, "top_k", s.top_k, "a whole number from 0 (all)");
+  expect(s.top_p > 0 && s.top_p <= 1, "top_p", s.top_p, "a number above 0, up to 1 (all)");
+  expect(s.min_p >= 0 && s.min_p <= 1, "min_p", s.min_p, "a number from 0 (all) to 1");
+  expect(s.repetition_penalty > 0 && s.repetition_penalty <= most, "repetition_penalty",
+         s.repetition_penalty, "a number above 0 (1: none)");
+  expect(std::abs(s.presence_penalty) <= most, "presence_penalty", s.presence_penalty,
+         "a number (0: none)");
+  expect(std::abs(s.frequency_penalty) <= most, "frequency_penalty", s.frequency_penalty,
+         "a number (0: none)");
+}
+
+void add_prompt(History& history, std::span<const int> ids) {
+  for (const int id : ids) history.counts.try_emplace(id, 0);
+}
+
+void add_answer(History& history, int id) {
+  ++history.counts[id];
+}
+
+Distribution distribution(std::span<const float> logits, const Sampling& sampling,
+                          const History& history) {
+  check_sampling(sampling);
+  const bool greedy = sampling.temperature == 0;
+  if (greedy && !has_penalties(sampling)) return {{argmax(logits), 1.0}};
+
+  std::vector<float> scores(logits.begin(), logits.end());
+  if (has_penalties(sampling)) apply_penalties(scores, sampling, history);
+  if (greedy) return {{argmax(scores), 1.0}};
+  apply_temperature(scores, sampling.temperature);
+  apply_top_k(scores, sampling.top_k);
+
+  Distribution left = weights(scores);
+  apply_top_p(left, sampling.top_p);
+  apply_min_p(left, sampling.min_p);
+  const double total = sum(left);
+  for (Candidate& one : left) one.probability /= total;
+  return left;
+}
+
+double uniform(std::mt19937_64& generator) {
+  return static_cast<double>(generator() >> 11) * 0x1p-53;
+}
+
+int draw(const Distribution& distribution, double u) {
+  double below = 0;  // where the share of the present candidate ends
+  for (const Candidate& one : distribution) {
+    below += one.probability;
+    if (u < below) return one.id;
+  }
+  return distribution.back().id;  // the sum may be a rounding error below 1
+}
+
+}  // namespace qwen
