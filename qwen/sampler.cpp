@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include "qwen/simd.h"
 
 namespace qwen {
 namespace {
@@ -25,6 +29,8 @@ void expect(bool right, const char* name, double found, const char* expected) {
 bool has_penalties(const Sampling& s) {
   return s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
 }
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();  // the score of what is left out
 
 // One token's logit; `count`: how often the answer has it.
 float penalised(float logit, int count, const Sampling& s) {
@@ -47,16 +53,22 @@ void apply_penalties(std::span<float> scores, const Sampling& sampling, const Hi
   }
 }
 
+// The best token; of equals the one with the lowest id.
 int argmax(std::span<const float> scores) {
-  const auto best = std::max_element(scores.begin(), scores.end());
-  if (best == scores.end() || !std::isfinite(*best)) {
-    throw std::invalid_argument("[sampling] no token can be chosen: the largest logit is " +
-                                (best == scores.end() ? "missing" : std::to_string(*best)));
+  const int count = static_cast<int>(scores.size());
+  simd::Vec best = simd::broadcast(kNever);
+  int i = 0;
+  for (; i + simd::kLanes <= count; i += simd::kLanes) {
+    best = simd::larger(simd::load(&scores[i]), best);
   }
-  return static_cast<int>(best - scores.begin());
+  float most = simd::max(best);
+  for (; i < count; ++i) most = std::max(most, scores[i]);
+  if (!std::isfinite(most)) {
+    throw std::invalid_argument("[sampling] no token can be chosen: the largest logit is " +
+                                std::to_string(most));
+  }
+  return static_cast<int>(std::find(scores.begin(), scores.end(), most) - scores.begin());
 }
-
-constexpr float kNever = -std::numeric_limits<float>::infinity();  // the score of what is left out
 
 void apply_temperature(std::span<float> scores, double temperature) {
   const float divisor = static_cast<float>(temperature);
@@ -70,14 +82,30 @@ void apply_temperature(std::span<float> scores, double temperature) {
   }
 }
 
-// All that are as good as the k-th best stay: of equals none is preferred.
-void apply_top_k(std::vector<float>& scores, int k) {
-  if (k == 0 || static_cast<std::size_t>(k) >= scores.size()) return;
-  std::vector<float> best(k);
-  std::partial_sort_copy(scores.begin(), scores.end(), best.begin(), best.end(), std::greater<>());
-  for (float& score : scores) {
-    if (score < best.back()) score = kNever;
+// The k-th best of all scores: a pool of the best so far, cut back to k as soon as it holds twice
+// as many. What is below all of a full pool is passed over, which soon is nearly everything.
+float kth_best(std::span<const float> scores, std::size_t k) {
+  std::vector<float> pool;
+  float least = kNever;
+  const auto cut_back = [&] {
+    std::nth_element(pool.begin(), pool.begin() + k - 1, pool.end(), std::greater<>());
+    pool.resize(k);
+    least = pool.back();
+  };
+  for (const float score : scores) {
+    if (score < least) continue;
+    pool.push_back(score);
+    if (pool.size() == 2 * k) cut_back();
   }
+  cut_back();
+  return least;
+}
+
+// All that are as good as the k-th stay: of equals none is preferred.
+void apply_top_k(std::span<float> scores, int k) {
+  if (k == 0 || static_cast<std::size_t>(k) >= scores.size()) return;
+  const float least = kth_best(scores, k);
+  for (float& score : scores) score = score < least ? kNever : score;
 }
 
 // ---- weights: exp(score - best), the probabilities before they are divided by their sum ----
@@ -86,9 +114,10 @@ void apply_top_k(std::vector<float>& scores, int k) {
 Distribution weights(std::span<const float> scores) {
   const double best = scores[argmax(scores)];
   Distribution all;
+  all.reserve(scores.size() - std::count(scores.begin(), scores.end(), kNever));
   for (std::size_t id = 0; id < scores.size(); ++id) {
     if (scores[id] == kNever) continue;
-    const double weight = std::exp(static_cast<double>(scores[id]) - best);
+    const double weight = std::exp(scores[id] - best);
     if (weight > 0) all.push_back({static_cast<int>(id), weight});
   }
   return all;
@@ -110,31 +139,45 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
 }
 
-// How many of the likeliest top-p keeps; those stand in front then, sorted. A token goes when it
-// and all below it make up no more than 1 - top_p. Few stay as a rule, so only the front is sorted:
-// 64, then four times as many, and so on until the cut is among them.
-std::size_t sort_nucleus(Distribution& all, double top_p) {
-  const float most = static_cast<float>(1 - top_p);
+// The last of the likeliest that top-p keeps. A token goes when it and all below it have together
+// no more than 1 - top_p. The cut is found without sorting: halve, add up the lower half, go on in
+// the half that has the cut in it.
+Candidate last_of_nucleus(const Distribution& all, double top_p) {
   const double total = sum(all);
-  double tail = 0;  // of the tokens from rank `r` on
-  for (const Candidate& one : all) tail += probability(one, total);
-  std::size_t sorted = 0;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (r == sorted) {
-      sorted = std::min(all.size(), std::max<std::size_t>(64, 4 * sorted));
-      std::nth_element(all.begin() + r, all.begin() + sorted - 1, all.end(), likelier);
-      std::sort(all.begin() + r, all.begin() + sorted, likelier);
+  const auto most = static_cast<float>(1 - top_p);
+  // Whoever has less than an equal share of half of that goes in any case.
+  const double share = (1 - top_p) / 2 / static_cast<double>(all.size());
+  Distribution left;
+  left.reserve(all.size());
+  double below = 0;  // the probability of what is known to go
+  for (const Candidate& one : all) {
+    const float p = probability(one, total);
+    if (p < share) {
+      below += p;
+    } else {
+      left.push_back(one);
     }
-    if (r > 0 && static_cast<float>(tail) <= most) return r;
-    tail -= probability(all[r], total);
   }
-  return all.size();
+  auto first = left.begin(), end = left.end();  // `first` stays, `end` and what follows it goes
+  while (end - first > 1) {
+    const auto middle = first + (end - first) / 2;
+    std::nth_element(first, middle, end, likelier);
+    double tail = below;
+    for (auto one = middle; one != end; ++one) tail += probability(*one, total);
+    if (static_cast<float>(tail) <= most) {
+      end = middle;
+      below = tail;
+    } else {
+      first = middle;
+    }
+  }
+  return *first;
 }
 
 void apply_top_p(Distribution& all, double top_p) {
   if (top_p == 1) return;
-  all.resize(sort_nucleus(all, top_p));
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  const Candidate last = last_of_nucleus(all, top_p);
+  std::erase_if(all, [&](const Candidate& one) { return likelier(last, one); });
 }
 
 void apply_min_p(Distribution& all, double min_p) {
