@@ -57,14 +57,14 @@ Run timed(const std::function<void()>& work) {
 }
 
 std::vector<std::vector<Run>> measure(const std::string& title,
-                                      const std::vector<Candidate>& candidates, Rounds rounds) {
-  std::vector<std::vector<Run>> runs(candidates.size());
-  std::vector<std::size_t> order(candidates.size());
+                                      const std::vector<Contender>& contenders, Rounds rounds) {
+  std::vector<std::vector<Run>> runs(contenders.size());
+  std::vector<std::size_t> order(contenders.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937 random(1);
   constexpr int kLeastRounds = 2;
   const Clock::time_point start = Clock::now();
-  Progress progress(title, candidates.size() * static_cast<std::size_t>(rounds.count + 1));
+  Progress progress(title, contenders.size() * static_cast<std::size_t>(rounds.count + 1));
   for (int round = 0; round <= rounds.count; ++round) {
     // Another round would take about as long as those so far did.
     const double after = seconds_since(start) * (round + 1) / std::max(round, 1);
@@ -72,9 +72,9 @@ std::vector<std::vector<Run>> measure(const std::string& title,
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
       if (interrupted()) return runs;
-      progress.show(candidates[i].name, round, i == order.front());
+      progress.show(contenders[i].name, round, i == order.front());
       try {
-        runs[i].push_back(candidates[i].run());
+        runs[i].push_back(contenders[i].run());
       } catch (const Interrupted&) {
         return runs;
       }

@@ -15,7 +15,7 @@ struct Run {
   std::uint64_t hash = 0;
 };
 
-struct Candidate {
+struct Contender {
   std::string name;  // for the progress shown
   std::function<Run()> run;
 };
@@ -29,10 +29,10 @@ struct Rounds {
   double seconds = 1e9;
 };
 
-// result[i] are the runs of candidate i, in order. Progress and time left go to stderr. After
+// result[i] are the runs of contender i, in order. Progress and time left go to stderr. After
 // Ctrl-C, or where a run throws Interrupted, no more are begun.
 std::vector<std::vector<Run>> measure(const std::string& title,
-                                      const std::vector<Candidate>& candidates, Rounds rounds);
+                                      const std::vector<Contender>& contenders, Rounds rounds);
 
 // Run 0 stands apart: it pays for pages, caches and sleeping threads that the others find ready.
 struct Summary {

@@ -44,7 +44,7 @@ double least_seconds(const Cost& cost, DType dtype, const Limits& limits) {
   return std::max(cost.bytes() / limits.bandwidth, computing);
 }
 
-Candidate on_team(int threads, const std::string& name, const std::function<Run()>& run) {
+Contender on_team(int threads, const std::string& name, const std::function<Run()>& run) {
   return {name, [=] {
             set_thread_count(threads);
             parallel_for(threads, 1, [](int, int) {});  // all are awake
@@ -68,7 +68,7 @@ double best_seconds(int times, const std::function<double()>& work) {
 
 }  // namespace
 
-Candidate probe(const Speed& speed, int threads) {
+Contender probe(const Speed& speed, int threads) {
   return on_team(threads, "limits", [&block = speed.block] {
     constexpr int kBursts = 10;
     int order = 0;

@@ -50,12 +50,12 @@ struct Speed {
   std::vector<Row> rows;         // all that is finished
 };
 
-// A candidate that starts a team of so many threads before its clock starts.
-Candidate on_team(int threads, const std::string& name, const std::function<Run()>& run);
+// A contender that starts a team of so many threads before its clock starts.
+Contender on_team(int threads, const std::string& name, const std::function<Run()>& run);
 
 // Bandwidth and peaks with so many threads. Phases: seconds for a gigabyte, for 1e9 operations in
 // float32, for 1e9 in bf16.
-Candidate probe(const Speed& speed, int threads);
+Contender probe(const Speed& speed, int threads);
 void note_limits(Speed& speed, int threads, const std::vector<Run>& probes);
 
 // Rows of one task's runs, prefill and decode, with limit and prediction: the limit is that of the

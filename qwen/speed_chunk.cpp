@@ -172,16 +172,16 @@ std::string chunk_part(Speed& speed) {
   for (const int T : kLengths) inputs.emplace(T, random_inputs(config, T));
 
   const std::vector<Case> all = cases(speed);
-  std::vector<Candidate> candidates;
+  std::vector<Contender> contenders;
   for (const Case& which : all) {
     const std::string name = std::string(kMetrics[static_cast<int>(which.rule)]) + ", " +
                              std::to_string(which.T) + " tokens";
-    candidates.push_back(on_team(which.threads, name, [&in = inputs.at(which.T), which] {
+    contenders.push_back(on_team(which.threads, name, [&in = inputs.at(which.T), which] {
       return run_rule(which.rule, in);
     }));
   }
-  for (const int threads : teams(speed)) candidates.push_back(probe(speed, threads));
-  const auto runs = measure("chunk", candidates, speed.rounds);
+  for (const int threads : teams(speed)) contenders.push_back(probe(speed, threads));
+  const auto runs = measure("chunk", contenders, speed.rounds);
   for (std::size_t i = all.size(); i < runs.size(); ++i) {
     note_limits(speed, teams(speed)[i - all.size()], runs[i]);
   }

@@ -129,12 +129,12 @@ std::string dtype_part(Speed& speed) {
 
   const Ops ops = fast_ops();
   const std::vector<int> prompt = sample_ids(speed.source.config, speed.prompt);
-  std::vector<Candidate> candidates = {probe(speed, speed.threads)};
+  std::vector<Contender> contenders = {probe(speed, speed.threads)};
   for (std::size_t i = 0; i < models.size(); ++i) {
-    candidates.push_back(on_team(speed.threads, format(kTypes[i]).name,
+    contenders.push_back(on_team(speed.threads, format(kTypes[i]).name,
                                  [&, i] { return run_task(models[i], ops, prompt, speed.steps); }));
   }
-  const auto runs = measure("dtype", candidates, speed.rounds);
+  const auto runs = measure("dtype", contenders, speed.rounds);
   note_limits(speed, speed.threads, runs[0]);
   for (std::size_t i = 0; i < models.size(); ++i) {
     add_task_rows(speed, "dtype", kTypes[i], speed.threads, runs[i + 1]);

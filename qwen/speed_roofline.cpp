@@ -53,9 +53,9 @@ std::string conclusion(const Speed& speed, int all) {
 std::string roofline_part(Speed& speed) {
   std::vector<int> teams = {1};
   if (speed.threads > 1) teams.push_back(speed.threads);
-  std::vector<Candidate> candidates;
-  for (const int threads : teams) candidates.push_back(probe(speed, threads));
-  const auto runs = measure("roofline", candidates, {5, 20});
+  std::vector<Contender> contenders;
+  for (const int threads : teams) contenders.push_back(probe(speed, threads));
+  const auto runs = measure("roofline", contenders, {5, 20});
   for (std::size_t i = 0; i < teams.size(); ++i) {
     if (runs[i].empty()) return "";
     note_limits(speed, teams[i], runs[i]);

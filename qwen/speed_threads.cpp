@@ -77,13 +77,13 @@ std::string threads_part(Speed& speed) {
   const std::vector<int> teams =
       teams_to_try(speed.threads, static_cast<int>(std::thread::hardware_concurrency()));
 
-  std::vector<Candidate> candidates;
+  std::vector<Contender> contenders;
   for (const int threads : teams) {
-    candidates.push_back(on_team(threads, threads_text(threads),
+    contenders.push_back(on_team(threads, threads_text(threads),
                                  [&] { return run_task(model, ops, prompt, speed.steps); }));
-    candidates.push_back(probe(speed, threads));
+    contenders.push_back(probe(speed, threads));
   }
-  const auto runs = measure("threads", candidates, speed.rounds);
+  const auto runs = measure("threads", contenders, speed.rounds);
   for (std::size_t i = 0; i < teams.size(); ++i) note_limits(speed, teams[i], runs[2 * i + 1]);
   for (std::size_t i = 0; i < teams.size(); ++i) {
     if (runs[2 * i].empty() || runs[2 * i + 1].empty()) continue;

@@ -55,23 +55,23 @@ TEST_CASE("measure: runs scatter when their median is more than a tenth above th
   CHECK(summarise(runs_of({10, 10, 11.1, 12})).scattered);
 }
 
-TEST_CASE("measure: different outputs of one candidate are noticed") {
+TEST_CASE("measure: different outputs of one contender are noticed") {
   std::vector<Run> runs = runs_of({1, 2, 3});
   CHECK(summarise(runs).same_hash);
   runs[2].hash = 8;
   CHECK(!summarise(runs).same_hash);
 }
 
-TEST_CASE("measure: every round runs every candidate once, in an order of its own") {
+TEST_CASE("measure: every round runs every contender once, in an order of its own") {
   std::string order;
-  std::vector<Candidate> candidates;
+  std::vector<Contender> contenders;
   for (const char name : {'a', 'b', 'c', 'd'}) {
-    candidates.push_back({std::string(1, name), [&order, name] {
+    contenders.push_back({std::string(1, name), [&order, name] {
                             order += name;
                             return Run{{1}};
                           }});
   }
-  const auto runs = measure("test", candidates, {7});
+  const auto runs = measure("test", contenders, {7});
   REQUIRE(runs.size() == 4);
   for (const auto& own : runs) CHECK(own.size() == 8);
   CHECK(order.size() == 32);
@@ -87,11 +87,11 @@ TEST_CASE("measure: every round runs every candidate once, in an order of its ow
 
 TEST_CASE("measure: a run that gives up ends it, and what is finished stays") {
   int started = 0;
-  const Candidate candidate{"a", [&] {
+  const Contender contender{"a", [&] {
                               if (++started == 3) throw Interrupted{};
                               return Run{{1}};
                             }};
-  CHECK(measure("test", {candidate}, {7})[0].size() == 2);
+  CHECK(measure("test", {contender}, {7})[0].size() == 2);
 }
 
 TEST_CASE("results: a speed is the work of a run by its least time") {
