@@ -1,0 +1,347 @@
+// Chapter 13. Can one read of the weights serve many texts?
+//
+// New: batch, in which sequences join, write and leave while others run; scheduler, which admits
+// them by a budget of memory; prompts, a file of which goes in and comes out as answers. Without a
+// file the program shows on a list of its own that answers are the same alone and together, what
+// memory decides, how speed grows with the batch, and why a long prompt is read in pieces.
+//
+//   ch13_batch prompts.jsonl > answers.jsonl
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "qwen/file.h"
+#include "qwen/interrupt.h"
+#include "qwen/options.h"
+#include "qwen/prompts.h"
+#include "qwen/sampling_options.h"
+#include "qwen/tables.h"
+
+using namespace qwen;
+
+namespace {
+
+struct Options {
+  ModelOptions model;
+  SamplingOptions sampling;
+  BatchLimits limits;
+  double memory = 1024;  // MiB
+  int max_new = 128;
+  std::string file;  // "-": stdin; empty: the demonstration
+};
+
+// What the program was started with, ready to run.
+struct Setup {
+  Model model;
+  Ops ops;
+  Tokenizer tokenizer;
+};
+
+constexpr double kMiB = 1 << 20;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// ---- a file of prompts ----
+
+// A line on stderr: on a terminal one that is written over, elsewhere a new one now and then.
+class Progress {
+ public:
+  explicit Progress(std::size_t total) : total_(total) {}
+  ~Progress() { clear(); }
+
+  void show(std::size_t answered, const Scheduler& scheduler) {
+    held_ = std::max(held_, bytes_held(scheduler.batch));
+    if (seconds_since(shown_) < (on_terminal_ ? 0.1 : 10)) return;
+    shown_ = Clock::now();
+    clear();
+    std::fprintf(stderr, "%zu of %zu answered, %zu running, %zu waiting, %.1f MiB of state%s",
+                 answered, total_, scheduler.batch.size(), scheduler.waiting.size(),
+                 bytes_held(scheduler.batch) / kMiB, on_terminal_ ? "" : "\n");
+    std::fflush(stderr);
+  }
+  void clear() const {
+    if (on_terminal_) std::fprintf(stderr, "\r\033[K");
+  }
+  std::size_t most_held() const { return held_; }
+
+ private:
+  const std::size_t total_;
+  const bool on_terminal_ = isatty(STDERR_FILENO) != 0;
+  std::size_t held_ = 0;
+  Clock::time_point shown_ = Clock::now();
+};
+
+// One line, whole: whoever reads along, or finds the file after Ctrl-C, never sees half of it.
+void print_line(const std::string& json) {
+  const std::string line = json + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) {
+    throw std::runtime_error("the output cannot be written");
+  }
+}
+
+std::vector<PromptLine> prompts_of(const Options& options, const Setup& at) {
+  Request defaults;
+  defaults.sampling = chosen_sampling(options.sampling, Sampling{});
+  defaults.max_tokens = options.max_new;
+  if (options.file == "-") {
+    const std::string all{std::istreambuf_iterator<char>(std::cin), {}};
+    return read_prompts(all, "stdin", at.tokenizer, defaults);
+  }
+  return read_prompts(text(*map_file(options.file)), options.file, at.tokenizer, defaults);
+}
+
+void answer_file(const Options& options, const Setup& at) {
+  std::vector<PromptLine> prompts = prompts_of(options, at);
+  const std::size_t total = prompts.size();
+  std::size_t answered = 0, failed = 0, tokens = 0;
+  Progress progress(total);
+  const auto start = Clock::now();
+  watch_for_interrupt();
+  answer_prompts(
+      at.model, at.ops, at.tokenizer, std::move(prompts), options.limits,
+      [&](const PromptLine& prompt, const std::string& json) {
+        ++answered;
+        if (!prompt.error.empty()) {
+          ++failed;
+          progress.clear();
+          std::fprintf(stderr, "%s\n", prompt.error.c_str());
+        }
+        print_line(json);
+      },
+      [&](const Scheduler& scheduler) {
+        progress.show(answered, scheduler);
+        for (const Running& running : scheduler.batch) tokens += unread(running) == 1;
+        return !interrupted();
+      });
+  progress.clear();
+  const double seconds = seconds_since(start);
+  std::fprintf(stderr, "%zu of %zu answered in %.1f s, %.0f tokens/s, at most %.1f MiB of state\n",
+               answered, total, seconds, tokens / seconds, progress.most_held() / kMiB);
+  if (answered < total) {
+    throw std::runtime_error("interrupted: the first " + std::to_string(answered) + " of " +
+                             std::to_string(total) + " prompts have their answers");
+  }
+  if (failed > 0) {
+    throw std::runtime_error(std::to_string(failed) + " of " + std::to_string(total) +
+                             " prompts could not be answered");
+  }
+}
+
+// ---- without a file ----
+
+constexpr const char* kPrompts = R"({"prompt": "Q: Where does Ada live?\nA:", "stop": "\n"}
+{"prompt": "31 + 46 =", "stop": "\n"}
+{"prompt": "Q: What colour is the lantern?\nA:", "stop": "\n"}
+{"prompt": "One morning Rosa walked to", "max_new": 16, "temperature": 0.8, "seed": 1}
+{"prompt": "One morning Rosa walked to", "max_new": 16, "temperature": 0.8, "seed": 2}
+{"prompt": "Notes:\nNora: drum\nIda: key\nOtto: map\nAgain:\nIda:", "stop": "\n"}
+{"prompt": "Q: How do you say rabbit in Chinese?\nA:", "stop": "\n"}
+{"prompt": "7 + 5 =", "stop": "\n", "temperature": 1, "seed": 3}
+)";
+
+std::vector<PromptLine> built_in_prompts(const Setup& at) {
+  Request defaults;
+  defaults.max_tokens = 20;
+  return read_prompts(kPrompts, "the built-in list", at.tokenizer, defaults);
+}
+
+Scheduler queue_of(const Setup& at, const std::vector<PromptLine>& prompts,
+                   const BatchLimits& limits) {
+  Scheduler scheduler{limits, {}, {}};
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    submit(at.model.config, scheduler, static_cast<int>(i), prompts[i].request);
+  }
+  return scheduler;
+}
+
+// A text in quotes on one line, cut where it is long.
+std::string quoted(const std::string& text, std::size_t most) {
+  std::string line = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (line.size() <= most) return line;
+  while ((line[most] & 0xC0) == 0x80) --most;  // not within a character
+  return line.substr(0, most) + "…";
+}
+
+Answer alone(const Setup& at, const Request& request) {
+  Sequence sequence = empty_sequence(at.model.config);
+  return generate(at.model, at.ops, sequence, request.prompt, request.sampling, request.max_tokens,
+                  request.on_token);
+}
+
+// How many rows each sequence reads in each step: a digit a step, a blank while it waits.
+void show_steps(const Setup& at) {
+  const BatchLimits limits{1 << 28, 4, 9};
+  std::printf("1. eight prompts, at most %d sequences at once and %d rows a step\n\n",
+              limits.sequences, limits.rows);
+  const std::vector<PromptLine> prompts = built_in_prompts(at);
+  Scheduler scheduler = queue_of(at, prompts, limits);
+  std::vector<std::string> rows(prompts.size()), answers(prompts.size());
+  std::vector<int> read(prompts.size(), 0);
+  bool same = true;
+  for (std::size_t steps = 0; busy(scheduler); ++steps) {
+    const std::vector<Running> done = step(at.model, at.ops, scheduler);
+    const auto note = [&](const Running& running) {
+      const int n = running.number;
+      rows[n].resize(steps, ' ');
+      rows[n] += std::to_string(running.state.position - read[n]);
+      read[n] = running.state.position;
+    };
+    for (const Running& running : scheduler.batch) note(running);
+    for (const Running& running : done) {
+      note(running);
+      const PromptLine& prompt = prompts[running.number];
+      answers[running.number] = quoted(answer_text(at.tokenizer, running.answer, prompt.stop), 60);
+      same = same && alone(at, prompt.request).ids == running.answer.ids;
+    }
+  }
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    std::printf("   %zu  %s\n", i + 1, rows[i].c_str());
+  std::printf("\n");
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const std::string text = decode(at.tokenizer, prompts[i].request.prompt);
+    std::printf("   %zu  %s -> %s\n", i + 1, quoted(text, 48).c_str(), answers[i].c_str());
+  }
+  std::printf("\n   tokens of all answers: %s\n",
+              same ? "the same as alone" : "DIFFERENT FROM ALONE");
+}
+
+// ---- memory ----
+
+void show_budgets(const Setup& at) {
+  const Config& config = at.model.config;
+  const std::size_t fixed = bytes_for(config, 0);
+  std::printf("2. a sequence takes %zu bytes, and %zu for every token\n", fixed,
+              bytes_for(config, 1) - fixed);
+  const std::vector<PromptLine> prompts = built_in_prompts(at);
+  std::size_t largest = 0;
+  for (const PromptLine& prompt : prompts) {
+    largest = std::max(largest, bytes_for(config, tokens_at_most(config, prompt.request)));
+  }
+  std::printf("   budget, bytes   at once   held at most   steps\n");
+  for (const int times : {8, 3, 1}) {
+    Scheduler scheduler = queue_of(at, prompts, {times * largest, 8, 16});
+    std::size_t most = 0, held = 0, steps = 0;
+    for (; busy(scheduler); ++steps) {
+      const std::vector<Running> done = step(at.model, at.ops, scheduler);
+      most = std::max(most, scheduler.batch.size() + done.size());
+      held = std::max(held, bytes_held(scheduler.batch) + bytes_held(done));
+    }
+    std::printf("   %13zu   %7zu   %12zu   %5zu\n", times * largest, most, held, steps);
+  }
+  try {
+    queue_of(at, prompts, {largest - 1, 8, 16});
+  } catch (const std::invalid_argument& error) {
+    std::printf("   one byte less than the largest needs:\n   %s\n", error.what());
+  }
+}
+
+// ---- speed ----
+
+// `count` sequences that have read `length` tokens, and have one more to read.
+Batch writers(const Setup& at, int count, int length) {
+  const int vocab_size = at.model.config.vocab_size;
+  Batch batch;
+  for (int i = 0; i < count; ++i) {
+    Request request;
+    for (int t = 0; t < length; ++t)
+      request.prompt.push_back((7 * i + 13 * t * t + 5) % vocab_size);
+    batch.push_back(start(at.model.config, i, std::move(request)));
+  }
+  read_rows(at.model, at.ops, batch, std::vector<int>(count, length));
+  for (Running& running : batch) running.ids.push_back(running.number % vocab_size);
+  return batch;
+}
+
+// Seconds of a step in which each writes a token; the shortest of several.
+double step_seconds(const Setup& at, int count) {
+  Batch batch = writers(at, count, 16);
+  double least = 1e9;
+  for (int i = 0; i < 20; ++i) {
+    const auto start = Clock::now();
+    read_rows(at.model, at.ops, batch, std::vector<int>(batch.size(), 1));
+    least = std::min(least, seconds_since(start));
+    for (Running& running : batch) running.ids.push_back(running.ids.back());
+  }
+  return least;
+}
+
+void show_speed(const Setup& at) {
+  std::printf("3. one read of the weights, so many tokens\n");
+  std::printf("   sequences   ms a step   tokens/s, all   tokens/s, each   times one\n");
+  double alone = 0;
+  for (const int count : {1, 2, 4, 8, 16, 32}) {
+    const double seconds = step_seconds(at, count), speed = count / seconds;
+    if (count == 1) alone = speed;
+    std::printf("~  %9d   %9.2f   %13.0f   %14.0f   %9.1f\n", count, 1e3 * seconds, speed,
+                speed / count, speed / alone);
+  }
+}
+
+// ---- a long prompt ----
+
+void show_long_prompt(const Setup& at) {
+  const int length = std::min(480, at.model.config.max_position_embeddings - 32);
+  constexpr int kWriters = 7;
+  std::printf("4. a prompt of %d tokens joins %d sequences that write\n", length, kWriters);
+  std::printf("   rows a step   steps until it is read   ms until then   longest step, ms\n");
+  for (const int max_rows : {16, 32, 64, 1024}) {
+    Batch batch = writers(at, kWriters, 16);
+    Request request;
+    request.prompt.assign(length, 3);
+    batch.push_back(start(at.model.config, kWriters, std::move(request)));
+    double longest = 0, all = 0;
+    int steps = 0;
+    while (unread(batch.back()) > 0) {
+      const auto start = Clock::now();
+      read_rows(at.model, at.ops, batch, share_rows(batch, max_rows));
+      const double seconds = seconds_since(start);
+      longest = std::max(longest, seconds);
+      all += seconds;
+      ++steps;
+      for (int i = 0; i < kWriters; ++i) batch[i].ids.push_back(batch[i].ids.back());
+    }
+    std::printf("~  %11d   %22d   %13.1f   %16.1f\n", max_rows, steps, 1e3 * all, 1e3 * longest);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Chapter 13: many texts in one forward");
+  Options options;
+  add_model_options(app, options.model);
+  add_sampling_options(app, options.sampling);
+  app.add_option("file", options.file,
+                 "prompts, one JSON object a line; -: from stdin; none: a demonstration");
+  app.add_option("--max-new", options.max_new,
+                 "tokens of an answer at most, where a line says none")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--sequences", options.limits.sequences, "sequences at once, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--rows", options.limits.rows, "rows of a step, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--memory", options.memory, "MiB for the states of all sequences together")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e9));
+  return run_program(app, argc, argv, [&] {
+    options.limits.bytes = static_cast<std::size_t>(options.memory * kMiB);
+    check_limits(options.limits);
+    const Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model)};
+    if (!options.file.empty()) return answer_file(options, at);
+    show_steps(at);
+    show_budgets(at);
+    show_speed(at);
+    show_long_prompt(at);
+  });
+}
