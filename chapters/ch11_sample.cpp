@@ -29,7 +29,8 @@ struct Options {
 };
 
 // What is shown where neither the user nor the checkpoint asks for sampling.
-constexpr Sampling kExample{.temperature = 0.8, .top_k = 20, .top_p = 0.9, .min_p = 0.1};
+constexpr Sampling kExample{
+    .temperature = 0.8, .top_k = 20, .top_p = 0.9, .min_p = 0.1, .repetition_penalty = 1.1};
 
 struct Setup {
   Model model;
@@ -43,9 +44,9 @@ std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", x);
+std::string labelled(const char* label, double x) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%s %g", label, x);
   return text;
 }
 
@@ -55,20 +56,20 @@ struct Step {
   Sampling sampling;
 };
 std::vector<Step> steps_of(const Sampling& s) {
-  std::vector<Step> steps = {{"as it is", {.temperature = 1}}};
-  const auto then = [&](const std::string& name, auto Sampling::*field) {
-    Sampling next = steps.back().sampling;
-    if (next.*field == s.*field) return;
-    next.*field = s.*field;
-    steps.push_back({name + " " + number(s.*field), next});
-  };
-  then("repetition", &Sampling::repetition_penalty);
-  then("presence", &Sampling::presence_penalty);
-  then("frequency", &Sampling::frequency_penalty);
-  then("temp.", &Sampling::temperature);
-  then("top-k", &Sampling::top_k);
-  then("top-p", &Sampling::top_p);
-  then("min-p", &Sampling::min_p);
+  Sampling so_far{.temperature = 1};
+  std::vector<Step> steps = {{"as it is", so_far}};
+  so_far.repetition_penalty = s.repetition_penalty;
+  so_far.presence_penalty = s.presence_penalty;
+  so_far.frequency_penalty = s.frequency_penalty;
+  steps.push_back({"penalties", so_far});
+  so_far.temperature = s.temperature;
+  steps.push_back({labelled("T", s.temperature), so_far});
+  so_far.top_k = s.top_k;
+  steps.push_back({labelled("top-k", s.top_k), so_far});
+  so_far.top_p = s.top_p;
+  steps.push_back({labelled("top-p", s.top_p), so_far});
+  so_far.min_p = s.min_p;
+  steps.push_back({labelled("min-p", s.min_p), so_far});
   return steps;
 }
 
@@ -95,23 +96,23 @@ void show_steps(const Setup& at, const Sampling& sampling) {
   History history;
   add_prompt(history, at.prompt);
   std::vector<Distribution> left;
-  std::printf("the likeliest tokens, and what each step makes of them:\n   logit");
+  std::printf("the likeliest tokens, and what each step makes of their probabilities:\n   logit");
   for (const auto& [name, so_far] : steps_of(sampling)) {
     left.push_back(distribution(logits, so_far, history));
-    std::printf("%14s", name.c_str());
+    std::printf(" %10s", name.c_str());
   }
-  std::printf("  of %d draws\n", kDraws);
+  std::printf("   in %d\n", kDraws);
   std::map<int, int> drawn;
   std::mt19937_64 generator(sampling.seed);
   for (int i = 0; i < kDraws; ++i) ++drawn[draw(left.back(), uniform(generator))];
 
   for (const int id : likeliest(left.front(), 10)) {
     std::printf("%8.2f", logits(0, id));
-    for (const Distribution& all : left) std::printf("%14.4f", probability(all, id));
-    std::printf("%15d  %s\n", drawn[id], quoted(decode(at.tokenizer, {&id, 1})).c_str());
+    for (const Distribution& all : left) std::printf("%11.4f", probability(all, id));
+    std::printf("%10d  %s\n", drawn[id], quoted(decode(at.tokenizer, {&id, 1})).c_str());
   }
   std::printf("    left");
-  for (const Distribution& all : left) std::printf("%14zu", all.size());
+  for (const Distribution& all : left) std::printf("%11zu", all.size());
   std::printf("\n\n");
 }
 

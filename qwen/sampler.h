@@ -45,9 +45,10 @@ struct Candidate {
 };
 using Distribution = std::vector<Candidate>;
 
-// logits [vocab_size] of one position. Greedy: a single candidate (of equals the lowest id).
-// std::invalid_argument where check_sampling throws, where no logit is a finite number, and for a
-// history of tokens that are not in the vocabulary.
+// logits [vocab_size] of one position: finite, or -infinity for tokens that must not come. Greedy:
+// a single candidate (of equals the lowest id). std::invalid_argument where check_sampling throws,
+// where the largest logit is not finite, and for a history of tokens that are not in the
+// vocabulary.
 Distribution distribution(std::span<const float> logits, const Sampling& sampling,
                           const History& history);
 

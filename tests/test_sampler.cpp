@@ -298,7 +298,8 @@ TEST_CASE("sampler: penalties by hand") {
           doctest::Approx(scores[id] - scores[0]).epsilon(1e-12));
   }
   // Greedy has them too: 0 and 2 would be best without.
-  CHECK(distribution(logits, {.repetition_penalty = 8}, history)[0].id == 4);
+  CHECK(ids_of(distribution(logits, {.repetition_penalty = 8}, history)) == Ids{4});
+  CHECK(ids_of(distribution(logits, {.repetition_penalty = 2}, history)) == Ids{0});  // not 2, too
 }
 
 TEST_CASE("sampler: a token of the prompt that comes again counts as the answer's") {
@@ -314,6 +315,9 @@ TEST_CASE("sampler: tokens that can never come are left out") {
   const float never = -std::numeric_limits<float>::infinity();
   CHECK(ids_of(distribution(Logits{never, 1, never, 0}, {.temperature = 1}, {})) == Ids{1, 3});
   CHECK(ids_of(distribution(Logits{0, 1e4f, 0}, {.temperature = 1}, {})) == Ids{1});
+  // Fewer can come than top-k would keep.
+  CHECK(ids_of(distribution(Logits{never, -1, never, -2}, {.temperature = 1, .top_k = 3}, {})) ==
+        Ids{1, 3});
 }
 
 // ---- against transformers ----
