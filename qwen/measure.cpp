@@ -1,14 +1,12 @@
 #include "qwen/measure.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <numeric>
 #include <random>
 
 #include "qwen/interrupt.h"
+#include "qwen/progress.h"
 
 namespace qwen {
 namespace {
@@ -19,34 +17,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// One line on stderr that is written over, on a terminal; elsewhere one line a round.
-class Progress {
- public:
-  Progress(const std::string& title, std::size_t total) : title_(title), total_(total) {}
-  ~Progress() {
-    if (on_terminal_) std::fprintf(stderr, "\r\033[K");
-  }
-
-  void show(const std::string& name, int round, bool new_round) {
-    if (!on_terminal_ && !new_round) return;
-    std::fprintf(stderr, "%s%s: run %d, %s", on_terminal_ ? "\r\033[K" : "", title_.c_str(), round,
-                 on_terminal_ ? name.c_str() : "all");
-    if (round > 0) {
-      const double each = seconds_since(start_) / static_cast<double>(done_);
-      std::fprintf(stderr, ", %.0f s left", each * static_cast<double>(total_ - done_));
-    }
-    std::fprintf(stderr, on_terminal_ ? "" : "\n");
-    std::fflush(stderr);
-  }
-  void step() { ++done_; }
-
- private:
-  const std::string title_;
-  const std::size_t total_;
-  const bool on_terminal_ = isatty(STDERR_FILENO) != 0;
-  const Clock::time_point start_ = Clock::now();
-  std::size_t done_ = 0;
-};
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
 
 }  // namespace
 
@@ -72,7 +47,7 @@ std::vector<std::vector<Run>> measure(const std::string& title,
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
       if (interrupted()) return runs;
-      progress.show(contenders[i].name, round, i == order.front());
+      progress.show("run " + std::to_string(round), contenders[i].name);
       try {
         runs[i].push_back(contenders[i].run());
       } catch (const Interrupted&) {
@@ -84,23 +59,32 @@ std::vector<std::vector<Run>> measure(const std::string& title,
   return runs;
 }
 
-Summary summarise(const std::vector<Run>& runs, std::size_t phase) {
+Summary summarise_processes(const std::vector<std::vector<Run>>& processes, std::size_t phase) {
   Summary s;
-  if (runs.empty()) return s;
-  s.first = runs[0].seconds[phase];
-  s.hash = runs[0].hash;
-  std::vector<double> seconds;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (i > 0 || runs.size() == 1) seconds.push_back(runs[i].seconds[phase]);
-    s.same_hash = s.same_hash && runs[i].hash == s.hash;
+  std::vector<double> first, others;
+  for (const std::vector<Run>& runs : processes) {
+    if (runs.empty()) continue;
+    if (s.seconds.empty()) s.hash = runs[0].hash;
+    s.seconds.emplace_back();
+    for (const Run& run : runs) {
+      s.seconds.back().push_back(run.seconds[phase]);
+      s.same_hash = s.same_hash && run.hash == s.hash;
+    }
+    first.push_back(s.seconds.back()[0]);
+    others.insert(others.end(), s.seconds.back().begin() + 1, s.seconds.back().end());
   }
-  std::sort(seconds.begin(), seconds.end());
-  const std::size_t n = seconds.size();
-  s.runs = static_cast<int>(n);
-  s.min = seconds[0];
-  s.median = (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
+  if (first.empty()) return s;
+  const std::vector<double>& counted = others.empty() ? first : others;
+  s.first = median(first);
+  s.runs = static_cast<int>(counted.size());
+  s.min = *std::min_element(counted.begin(), counted.end());
+  s.median = median(counted);
   s.scattered = s.median > 1.1 * s.min;
   return s;
+}
+
+Summary summarise(const std::vector<Run>& runs, std::size_t phase) {
+  return summarise_processes({runs}, phase);
 }
 
 }  // namespace qwen

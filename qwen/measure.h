@@ -36,13 +36,17 @@ std::vector<std::vector<Run>> measure(const std::string& title,
 
 // Run 0 stands apart: it pays for pages, caches and sleeping threads that the others find ready.
 struct Summary {
-  double first = 0;            // seconds of run 0
+  double first = 0;            // seconds of run 0; of several processes' run 0, the median
   double min = 0, median = 0;  // of the others; of run 0 where it is the only one
   int runs = 0;                // that min and median are taken from
   bool scattered = false;      // the median is more than 10 % above the minimum
   std::uint64_t hash = 0;
-  bool same_hash = true;  // in all runs
+  bool same_hash = true;                     // in all runs
+  std::vector<std::vector<double>> seconds;  // of every run: a list for each process, run 0 first
 };
 Summary summarise(const std::vector<Run>& runs, std::size_t phase = 0);
+
+// The same for runs in several processes, each with a run 0 of its own.
+Summary summarise_processes(const std::vector<std::vector<Run>>& processes, std::size_t phase = 0);
 
 }  // namespace qwen

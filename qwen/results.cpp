@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <map>
 #include <ostream>
 
 #include "qwen/file.h"
@@ -15,10 +18,21 @@ OrderedJson or_null(const std::optional<T>& value) {
   return value ? OrderedJson(*value) : OrderedJson();
 }
 
-std::string hex(std::uint64_t hash) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+std::uint64_t from_hex(const std::string& text) {
+  return std::strtoull(text.c_str(), nullptr, 16);
+}
+
+// A list of lists of numbers.
+std::vector<std::vector<double>> lists(const JsonObject& object, const std::string& key) {
+  const auto is_list_of_numbers = [](const Json& list) {
+    return list.is_array() && std::all_of(list.begin(), list.end(),
+                                          [](const Json& value) { return value.is_number(); });
+  };
+  const Json& all = object.array(key);
+  if (!std::all_of(all.begin(), all.end(), is_list_of_numbers)) {
+    object.fail(key, "a list of lists of numbers");
+  }
+  return all;
 }
 
 std::string figure_or_dash(const std::optional<double>& value) {
@@ -38,6 +52,10 @@ void set_times(Row& row, const Summary& times, double amount) {
   row.first = times.first * kMilliseconds;
   row.runs = times.runs;
   row.scattered = times.scattered;
+  row.times = times.seconds;
+  for (std::vector<double>& process : row.times) {
+    for (double& time : process) time *= kMilliseconds;
+  }
   row.value = row.unit == "ms" ? *row.min : amount / times.min;
 }
 
@@ -63,27 +81,70 @@ std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
 }
 
+std::string hash_text(std::uint64_t hash) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+namespace {
+
+std::string right(const std::string& text, std::size_t width) {
+  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+}
+
+std::string or_dash(const std::optional<int>& value) {
+  return value ? std::to_string(*value) : "-";
+}
+
+// A column that most tables do without: empty unless rows of one metric differ in that field.
+class Column {
+ public:
+  Column(const char* heading, std::optional<int> Row::*field, const std::vector<Row>& rows)
+      : heading_(heading), field_(field) {
+    std::map<std::string, std::optional<int>> seen;
+    for (const Row& row : rows) {
+      const auto first = seen.emplace(row.metric, row.*field).first;
+      shown_ = shown_ || first->second != row.*field;
+    }
+  }
+  std::string heading() const { return shown_ ? right(heading_, kWidth) : ""; }
+  std::string of(const Row& row) const { return shown_ ? right(or_dash(row.*field_), kWidth) : ""; }
+
+ private:
+  static constexpr std::size_t kWidth = 8;
+  const char* heading_;
+  std::optional<int> Row::*field_;
+  bool shown_ = false;
+};
+
+}  // namespace
+
 std::string table(const std::vector<Row>& rows) {
+  std::size_t width = 22;  // of the metrics
+  for (const Row& row : rows) width = std::max(width, row.metric.size());
+  const Column context("context", &Row::context, rows), batch("batch", &Row::batch, rows);
   std::string text;
   char line[256];
   const auto add = [&](auto... fields) {
-    std::snprintf(line, sizeof line, "%-22s %-5s %7s %6s %9s %-8s %9s %6s %9s %9s %4s  %s\n",
-                  fields...);
+    std::snprintf(line, sizeof line, "%-*s %-5s %7s %6s%s %9s %-8s %9s %6s %9s %9s %4s  %s\n",
+                  static_cast<int>(width), fields...);
     text += line;
     while (text.size() > 1 && text[text.size() - 2] == ' ') text.erase(text.size() - 2, 1);
   };
-  add("metric", "dtype", "threads", "tokens", "value", "unit", "limit", "%", "predicted",
-      "median ms", "runs", "output");
+  add("metric", "dtype", "threads", "tokens", (context.heading() + batch.heading()).c_str(),
+      "value", "unit", "limit", "%", "predicted", "median ms", "runs", "output");
   for (const Row& row : rows) {
     const std::optional<double> reached = percent_of_limit(row);
     char share[16] = "-";
     if (reached) std::snprintf(share, sizeof share, "%.1f", *reached);
     add(row.metric.c_str(), row.dtype.empty() ? "-" : row.dtype.c_str(),
-        std::to_string(row.threads).c_str(), row.tokens ? std::to_string(*row.tokens).c_str() : "-",
-        figure(row.value).c_str(), row.unit.c_str(), figure_or_dash(row.limit).c_str(), share,
-        figure_or_dash(row.predicted).c_str(), figure_or_dash(row.median).c_str(),
+        std::to_string(row.threads).c_str(), or_dash(row.tokens).c_str(),
+        (context.of(row) + batch.of(row)).c_str(), figure(row.value).c_str(), row.unit.c_str(),
+        figure_or_dash(row.limit).c_str(), share, figure_or_dash(row.predicted).c_str(),
+        figure_or_dash(row.median).c_str(),
         (std::to_string(row.runs) + (row.scattered ? "*" : "")).c_str(),
-        row.output_hash ? hex(*row.output_hash).substr(0, 8).c_str() : "");
+        row.output_hash ? hash_text(*row.output_hash).substr(0, 8).c_str() : "");
   }
   return text;
 }
@@ -109,8 +170,56 @@ OrderedJson to_json(const Row& row) {
   json["limit"] = or_null(row.limit);
   json["percent_of_limit"] = or_null(percent_of_limit(row));
   json["predicted"] = or_null(row.predicted);
-  json["output_hash"] = row.output_hash ? OrderedJson(hex(*row.output_hash)) : OrderedJson();
+  json["output_hash"] = row.output_hash ? OrderedJson(hash_text(*row.output_hash)) : OrderedJson();
+  json["times"] = row.times;
   return json;
+}
+
+namespace {
+
+Row row_from_json(const Json& json, const std::string& source) {
+  const JsonObject object(json, source);
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  const auto text = [&](const char* key) { return object.has(key) ? object.string(key) : ""; };
+  const auto whole = [&](const char* key) {
+    return static_cast<int>(object.integer(key, 0, kMost));
+  };
+  const auto whole_or_none = [&](const char* key) {
+    return object.has(key) ? std::optional(whole(key)) : std::nullopt;
+  };
+  const auto number_or_none = [&](const char* key) {
+    return object.has(key) ? std::optional(object.number(key)) : std::nullopt;
+  };
+  Row row;
+  row.part = object.string("part");
+  row.model = text("model");
+  row.device = object.string("device");
+  row.dtype = text("dtype");
+  row.threads = whole("threads");
+  row.tokens = whole_or_none("tokens");
+  row.context = whole_or_none("context");
+  row.batch = whole_or_none("batch");
+  row.metric = object.string("metric");
+  row.value = object.number("value");
+  row.unit = object.string("unit");
+  row.min = number_or_none("min");
+  row.median = number_or_none("median");
+  row.first = number_or_none("first");
+  row.runs = whole("runs");
+  row.scattered = object.boolean("scattered");
+  row.limit = number_or_none("limit");
+  row.predicted = number_or_none("predicted");
+  if (object.has("output_hash")) row.output_hash = from_hex(object.string("output_hash"));
+  row.times = lists(object, "times");
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> rows_from_json(const Json& list, const std::string& source) {
+  std::vector<Row> rows;
+  for (const Json& row : list) rows.push_back(row_from_json(row, source));
+  return rows;
 }
 
 void write_results(const std::string& path, const OrderedJson& meta, const std::vector<Row>& rows) {

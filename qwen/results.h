@@ -21,11 +21,13 @@ struct Row {
   double value = 0;
   std::string unit;                   // "tok/s", "ms", "GB/s" or "GFLOP/s" where it is a speed
   std::optional<double> min, median;  // of the runs, in milliseconds
-  std::optional<double> first;        // run 0, in milliseconds
+  std::optional<double> first;        // run 0, in milliseconds; of several processes the median
   int runs = 0;
   bool scattered = false;                  // the runs differ too much to be trusted
   std::optional<double> limit, predicted;  // in the row's unit
   std::optional<std::uint64_t> output_hash;
+  // Of every run, in milliseconds: a list for each process, run 0 first.
+  std::vector<std::vector<double>> times;
 };
 
 // Fills in what the runs say. `amount` is the work of one run in the row's unit and seconds (128
@@ -41,10 +43,17 @@ std::string figure(double value);
 // 0.0904 -> "9 %"
 std::string percent(double share);
 
+// 16 hexadecimal digits.
+std::string hash_text(std::uint64_t hash);
+
 // One line for each row, under a line of headings. Marked with * is what scattered.
 std::string table(const std::vector<Row>& rows);
 
 OrderedJson to_json(const Row& row);
+
+// The rows that to_json has written, from a list of them. `source` is the file, for messages;
+// std::runtime_error naming it where a field is missing or of another type.
+std::vector<Row> rows_from_json(const Json& list, const std::string& source);
 
 // Writes {"meta": …, "rows": […]}; all of it or nothing. std::runtime_error where it cannot.
 void write_results(const std::string& path, const OrderedJson& meta, const std::vector<Row>& rows);

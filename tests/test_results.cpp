@@ -50,6 +50,17 @@ TEST_CASE("measure: a single run is all there is, none is nothing") {
   CHECK(summarise({}).runs == 0);
 }
 
+TEST_CASE("measure: every process has a run 0 of its own") {
+  const Summary s = summarise_processes({runs_of({9, 2, 4}), runs_of({7, 3}), runs_of({5})});
+  CHECK(s.first == 7);
+  CHECK(s.min == 2);
+  CHECK(s.median == 3);
+  CHECK(s.runs == 3);
+  CHECK(s.seconds == std::vector<std::vector<double>>{{9, 2, 4}, {7, 3}, {5}});
+  CHECK(summarise_processes({runs_of({9}), runs_of({7})}).min == 7);
+  CHECK(summarise_processes({}).runs == 0);
+}
+
 TEST_CASE("measure: runs scatter when their median is more than a tenth above the minimum") {
   CHECK(!summarise(runs_of({50, 10, 10.9, 30})).scattered);  // one disturbed run is no scatter
   CHECK(summarise(runs_of({10, 10, 11.1, 12})).scattered);
@@ -138,6 +149,28 @@ TEST_CASE("results: the table has a line for each row, and marks what scattered"
   CHECK(std::count(marked.begin(), marked.end(), '\n') == 3);
 }
 
+TEST_CASE("results: context and batch have columns where they tell rows of a metric apart") {
+  Row one = decode_row(), two = decode_row();
+  one.context = 219;
+  two.metric = "prefill";
+  two.context = 0;
+  CHECK(table({one, two}).find("context") == std::string::npos);
+  two.metric = "decode";
+  CHECK(table({one, two}).find("context") != std::string::npos);
+  CHECK(table({one, two}).find("    219 ") != std::string::npos);
+  CHECK(table({one, two}).find("batch") == std::string::npos);
+  two.batch = 64;
+  CHECK(table({one, two}).find("      - ") != std::string::npos);
+}
+
+TEST_CASE("results: a long metric moves the other columns, for all rows") {
+  Row row = decode_row();
+  row.metric = "a metric of more than 22 letters";
+  const std::string text = table({decode_row(), row});
+  CHECK(text.find("bf16", text.find("a metric")) - text.find("a metric") ==
+        text.find("bf16") - text.find("decode"));
+}
+
 TEST_CASE("results: JSON holds every field under its name, null where it does not apply") {
   const TempDir folder;
   const std::string path = folder.path() + "/results.json";
@@ -164,6 +197,30 @@ TEST_CASE("results: JSON holds every field under its name, null where it does no
     CHECK(empty[field].is_null());
   }
   CHECK(full["batch"].is_null());
+}
+
+TEST_CASE("results: rows come back from JSON as they were") {
+  const TempDir folder;
+  const std::string path = folder.path() + "/results.json";
+  write_results(path, {}, {decode_row(), Row{}});
+  const std::vector<Row> rows = rows_from_json(read_json(path)["rows"], path);
+  REQUIRE(rows.size() == 2);
+  CHECK(to_json(rows[0]) == to_json(decode_row()));
+  CHECK(to_json(rows[1]) == to_json(Row{}));
+  CHECK(rows[0].times == std::vector<std::vector<double>>{{9000, 2000, 3000, 2100}});
+  CHECK(rows[0].output_hash == 0xABCDEF);
+}
+
+TEST_CASE("results: a row that is none is named with its file") {
+  check_throws_with([] { rows_from_json(Json::parse("[3]"), "x.json"); }, "x.json");
+  check_throws_with([] { rows_from_json(Json::parse("[{}]"), "x.json"); }, "x.json: part");
+  Json row = Json::parse(to_json(Row{}).dump());
+  row["times"] = {1, 2};
+  check_throws_with([&] { rows_from_json(Json::array({row}), "x.json"); },
+                    "x.json: times is [1,2], expected a list of lists of numbers");
+  row["times"] = Json::array();
+  row["threads"] = -1;
+  check_throws_with([&] { rows_from_json(Json::array({row}), "x.json"); }, "x.json: threads");
 }
 
 TEST_CASE("results: a file that cannot be written is named") {
