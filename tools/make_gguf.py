@@ -160,9 +160,8 @@ def finish(writer):
     writer.close()
 
 
-def convert(folder, path):
-    """Writes a checkpoint as llama.cpp's converter does."""
-    config, tensors = read_checkpoint(folder)
+def write(config, tensors, path):
+    """Writes what read_checkpoint returns as llama.cpp's converter does."""
     has_mtp = "mtp.fc.weight" in tensors
     writer = gguf.GGUFWriter(path, ARCHITECTURES[config["model_type"]])
     architecture = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == writer.arch)
@@ -235,7 +234,7 @@ def main():
     out = DATA / "gguf"
     out.mkdir(exist_ok=True)
     for name in ("llama", "qwen3", "grouped", "wrapper", "bf16"):
-        convert(DATA / "checkpoints" / name, out / f"{name}.gguf")
+        write(*read_checkpoint(DATA / "checkpoints" / name), out / f"{name}.gguf")
     rewrite_as_others_do(out / "grouped.gguf", out / "wild.gguf")
     save_file(block_goldens(), DATA / "blocks.safetensors")
 
