@@ -24,8 +24,8 @@ namespace {
 struct Options {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string prompt = "One morning Ada walked to Elmport. Under a tree Ada found a";
-  int max_new = 32;
+  std::string prompt = "One morning Ada walked to Elmport. Under a tree Ada found a book.";
+  int max_new = 40;
 };
 
 // What is shown where neither the user nor the checkpoint asks for sampling.

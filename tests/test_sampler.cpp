@@ -372,7 +372,7 @@ TEST_CASE("planted bugs: each way to get the order or the history wrong is notic
          return right(logits, s, prompt, answer);
        }},
   };
-  for (const auto& [name, wrong] : bugs) CHECK_MESSAGE(!reference_complaint(wrong).empty(), name);
+  for (const auto& bug : bugs) CHECK_MESSAGE(!reference_complaint(bug.second).empty(), bug.first);
 }
 
 // ---- properties ----
