@@ -22,7 +22,8 @@ class Loader {
     model.config = config_;
     model.embed_tokens = take("model.embed_tokens.weight", V, H);
     for (int i = 0; i < config_.num_hidden_layers; ++i) {
-      model.layers.push_back(layer("model.layers." + std::to_string(i) + ".", i));
+      const std::string at = "model.layers." + std::to_string(i) + ".";
+      model.layers.push_back(layer(at, config_.layer_types[i]));
     }
     model.norm = norm("model.norm.weight", H);
     // The file decides whether the head is tied, not the config.
@@ -41,6 +42,29 @@ class Loader {
     return model;
   }
 
+  // A norm's scale: the stored weight, or 1 + weight where it is stored around zero.
+  Tensor1 norm(const std::string& name, int size) {
+    Tensor1 weight = values(name, {size});
+    if (config_.norm_is_zero_centred && !checkpoint_.conventions.norms_are_shifted) weight += 1.0f;
+    return weight;
+  }
+
+  Layer layer(const std::string& at, LayerType type) {
+    const int H = config_.hidden_size, I = config_.intermediate_size;
+    Layer layer;
+    layer.input_layernorm = norm(at + "input_layernorm.weight", H);
+    layer.post_attention_layernorm = norm(at + "post_attention_layernorm.weight", H);
+    if (type == LayerType::full_attention) {
+      layer.mixer = attention(at + "self_attn.");
+    } else {
+      layer.mixer = deltanet(at + "linear_attn.");
+    }
+    layer.mlp.gate_proj = take(at + "mlp.gate_proj.weight", I, H);
+    layer.mlp.up_proj = take(at + "mlp.up_proj.weight", I, H);
+    layer.mlp.down_proj = take(at + "mlp.down_proj.weight", H, I);
+    return layer;
+  }
+
  private:
   // A matrix, by name and by the shape it must have.
   Weight take(const std::string& name, int rows, int cols) {
@@ -48,7 +72,6 @@ class Loader {
     return matrix(checkpoint_, name, rows, cols);
   }
 
-  // A small parameter: copied, as float32.
   // A small parameter, as floats. An infinite one could hide: a decay of 0 looks like any other.
   Tensor1 values(const std::string& name, std::initializer_list<int> shape) {
     used_.insert(name);
@@ -74,29 +97,6 @@ class Loader {
       throw std::runtime_error(find(checkpoint_, name).file + ": tensor " + name + " holds " +
                                std::to_string(value) + ", expected finite numbers");
     }
-  }
-
-  // A norm's scale: the stored weight, or 1 + weight where it is stored around zero.
-  Tensor1 norm(const std::string& name, int size) {
-    Tensor1 weight = values(name, {size});
-    if (config_.norm_is_zero_centred && !checkpoint_.conventions.norms_are_shifted) weight += 1.0f;
-    return weight;
-  }
-
-  Layer layer(const std::string& at, int index) {
-    const int H = config_.hidden_size, I = config_.intermediate_size;
-    Layer layer;
-    layer.input_layernorm = norm(at + "input_layernorm.weight", H);
-    layer.post_attention_layernorm = norm(at + "post_attention_layernorm.weight", H);
-    if (config_.layer_types[index] == LayerType::full_attention) {
-      layer.mixer = attention(at + "self_attn.");
-    } else {
-      layer.mixer = deltanet(at + "linear_attn.");
-    }
-    layer.mlp.gate_proj = take(at + "mlp.gate_proj.weight", I, H);
-    layer.mlp.up_proj = take(at + "mlp.up_proj.weight", I, H);
-    layer.mlp.down_proj = take(at + "mlp.down_proj.weight", H, I);
-    return layer;
   }
 
   Attention attention(const std::string& at) {
@@ -169,39 +169,39 @@ class Loader {
   std::set<std::string> used_;
 };
 
+void add_matrices(Layer& layer, std::vector<Weight*>& all) {
+  if (auto* a = std::get_if<Attention>(&layer.mixer)) {
+    all.insert(all.end(), {&a->q_proj, &a->k_proj, &a->v_proj, &a->o_proj});
+  } else {
+    auto& d = std::get<DeltaNet>(layer.mixer);
+    all.insert(all.end(), {&d.in_proj_qkv, &d.in_proj_z, &d.in_proj_a, &d.in_proj_b, &d.out_proj});
+  }
+  all.insert(all.end(), {&layer.mlp.gate_proj, &layer.mlp.up_proj, &layer.mlp.down_proj});
+}
+
 // Every matrix of the model, the head only where it is its own.
 std::vector<Weight*> matrices(Model& model) {
   std::vector<Weight*> all = {&model.embed_tokens};
-  for (Layer& layer : model.layers) {
-    if (auto* a = std::get_if<Attention>(&layer.mixer)) {
-      all.insert(all.end(), {&a->q_proj, &a->k_proj, &a->v_proj, &a->o_proj});
-    } else {
-      auto& d = std::get<DeltaNet>(layer.mixer);
-      all.insert(all.end(),
-                 {&d.in_proj_qkv, &d.in_proj_z, &d.in_proj_a, &d.in_proj_b, &d.out_proj});
-    }
-    all.insert(all.end(), {&layer.mlp.gate_proj, &layer.mlp.up_proj, &layer.mlp.down_proj});
-  }
+  for (Layer& layer : model.layers) add_matrices(layer, all);
   if (model.lm_head.data != model.embed_tokens.data) all.push_back(&model.lm_head);
   return all;
 }
 
-void convert_matrices(Model& model, std::optional<DType> dtype) {
-  const bool tied = model.lm_head.data == model.embed_tokens.data;
-  const std::vector<Weight*> all = matrices(model);
+void convert_matrices(const std::vector<Weight*>& all, std::optional<DType> dtype) {
   parallel_for(static_cast<int>(all.size()), 1, [&](int i, int) {
     Weight& w = *all[i];
     // Block formats have no kernel of their own yet: they are unpacked to float32.
     if (dtype || format(w.dtype).block_values > 1) w = convert(w, dtype.value_or(DType::F32));
   });
-  if (tied) model.lm_head = model.embed_tokens;
 }
 
 }  // namespace
 
 Model load_model(const Config& config, const Checkpoint& checkpoint, std::optional<DType> dtype) {
   Model model = Loader(checkpoint, config).model();
-  convert_matrices(model, dtype);
+  const bool tied = model.lm_head.data == model.embed_tokens.data;
+  convert_matrices(matrices(model), dtype);
+  if (tied) model.lm_head = model.embed_tokens;
   for (const auto* more : {&config.remarks, &checkpoint.remarks}) {
     model.remarks.insert(model.remarks.end(), more->begin(), more->end());
   }
@@ -210,6 +210,26 @@ Model load_model(const Config& config, const Checkpoint& checkpoint, std::option
 
 Model load_model(const std::string& path, std::optional<DType> dtype) {
   return load_model(read_config(path), open_checkpoint(path), dtype);
+}
+
+Layer load_layer(const Config& config, const Checkpoint& checkpoint, const std::string& at,
+                 LayerType type, std::optional<DType> dtype) {
+  Layer layer = Loader(checkpoint, config).layer(at, type);
+  std::vector<Weight*> all;
+  add_matrices(layer, all);
+  convert_matrices(all, dtype);
+  return layer;
+}
+
+Tensor1 load_norm(const Config& config, const Checkpoint& checkpoint, const std::string& name) {
+  return Loader(checkpoint, config).norm(name, config.hidden_size);
+}
+
+Weight load_matrix(const Checkpoint& checkpoint, const std::string& name, int rows, int cols,
+                   std::optional<DType> dtype) {
+  Weight w = matrix(checkpoint, name, rows, cols);
+  convert_matrices({&w}, dtype);
+  return w;
 }
 
 }  // namespace qwen

@@ -19,4 +19,12 @@ Model load_model(const std::string& path, std::optional<DType> dtype = std::null
 Model load_model(const Config& config, const Checkpoint& checkpoint,
                  std::optional<DType> dtype = std::nullopt);
 
+// The same, part by part, for what stands beside the model (MTP, chapter 14): a layer whose
+// tensors' names begin with `at`, a norm's scale [hidden_size], a matrix [rows, cols].
+Layer load_layer(const Config& config, const Checkpoint& checkpoint, const std::string& at,
+                 LayerType type, std::optional<DType> dtype);
+Tensor1 load_norm(const Config& config, const Checkpoint& checkpoint, const std::string& name);
+Weight load_matrix(const Checkpoint& checkpoint, const std::string& name, int rows, int cols,
+                   std::optional<DType> dtype);
+
 }  // namespace qwen

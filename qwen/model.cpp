@@ -36,19 +36,6 @@ bool is_finite(const Tensor2& x) {
   return simd::sum(zero) == 0;
 }
 
-void expect_finite(const Tensor2& x, const std::string& where) {
-  if (is_finite(x)) return;
-  const int N = dim(x, 1);
-  for (int t = 0; t < dim(x, 0); ++t) {
-    for (int i = 0; i < N; ++i) {
-      if (std::isfinite(x(t, i))) continue;
-      throw std::runtime_error("[forward] " + where + ": row " + std::to_string(t) + ", column " +
-                               std::to_string(i) + " is " + std::to_string(x(t, i)) +
-                               "; a weight is not finite, or a value has overflowed");
-    }
-  }
-}
-
 // hidden [T, hidden_size] -> [shares, hidden_size], the last row of each share.
 Tensor2 last_rows(const Tensor2& hidden, std::span<const Share<State>> shares) {
   const int H = dim(hidden, 1);
@@ -62,6 +49,19 @@ Tensor2 last_rows(const Tensor2& hidden, std::span<const Share<State>> shares) {
 }
 
 }  // namespace
+
+void expect_finite(const Tensor2& x, const std::string& where) {
+  if (is_finite(x)) return;
+  const int N = dim(x, 1);
+  for (int t = 0; t < dim(x, 0); ++t) {
+    for (int i = 0; i < N; ++i) {
+      if (std::isfinite(x(t, i))) continue;
+      throw std::runtime_error("[forward] " + where + ": row " + std::to_string(t) + ", column " +
+                               std::to_string(i) + " is " + std::to_string(x(t, i)) +
+                               "; a weight is not finite, or a value has overflowed");
+    }
+  }
+}
 
 void check_tokens(const Config& config, std::span<const int> ids, int position) {
   if (ids.empty()) throw std::invalid_argument("[forward] no tokens: at least 1 is needed");

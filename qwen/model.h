@@ -34,6 +34,9 @@ State empty_state(const Config& config);
 // vocab_size, and no more than fit into max_position_embeddings.
 void check_tokens(const Config& config, std::span<const int> ids, int position);
 
+// std::runtime_error naming `where` unless every value of x is finite.
+void expect_finite(const Tensor2& x, const std::string& where);
+
 // ids [T]: the new tokens of all shares, one after the other (segment.h) -> [T, hidden_size], their
 // hidden states after the final norm. The states are moved on.
 // Throws what check_tokens does, before any state is touched, and std::runtime_error naming the

@@ -1,7 +1,6 @@
 #include "qwen/options.h"
 
 #include <cstdio>
-#include <optional>
 
 #include "qwen/machine.h"
 #include "qwen/parallel.h"
@@ -18,6 +17,11 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->check(CLI::Range(1, 4096));
 }
 
+std::optional<DType> chosen_dtype(const ModelOptions& options) {
+  if (options.dtype.empty()) return std::nullopt;
+  return dtype_from_name(options.dtype);
+}
+
 Model open_model(const ModelOptions& options) {
   if (options.threads > 0) {
     const int threads = set_thread_count(options.threads);
@@ -29,9 +33,7 @@ Model open_model(const ModelOptions& options) {
     set_thread_count(threads.count);
     std::fprintf(stderr, "threads: %d (%s)\n", threads.count, threads.reason.c_str());
   }
-  std::optional<DType> dtype;
-  if (!options.dtype.empty()) dtype = dtype_from_name(options.dtype);
-  Model model = load_model(options.model, dtype);
+  Model model = load_model(options.model, chosen_dtype(options));
   for (const std::string& remark : model.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
   return model;
 }

@@ -1,6 +1,7 @@
 // The options of every program that runs a model.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "qwen/load.h"
@@ -16,6 +17,9 @@ struct ModelOptions {
 
 // --model PATH, --dtype f32|f16|bf16 and --threads N.
 void add_model_options(CLI::App& app, ModelOptions& options);
+
+// What --dtype asks for; nothing: as stored.
+std::optional<DType> chosen_dtype(const ModelOptions& options);
 
 // Sets the team to the threads asked for and loads the model. What is worth knowing (how many
 // threads and why, remarks on the checkpoint) goes to stderr.

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "qwen/check.h"
 #include "qwen/file.h"
 #include "qwen/model.h"
+#include "qwen/mtp.h"
 #include "qwen/options.h"
 #include "qwen/profile.h"
 #include "qwen/tables.h"
@@ -20,7 +22,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::vector<int> ids, pieces;
-  bool all = false, plain = false, check = false, profile = false;
+  bool all = false, mtp = false, plain = false, check = false, profile = false;
   std::string out;
 };
 
@@ -39,8 +41,8 @@ void write_npy(const std::string& path, const Tensor2& x) {
   });
 }
 
-// The rows of logits asked for, after reading the ids in the pieces asked for.
-Tensor2 logits_of(const Model& model, const Ops& ops, const Options& options) {
+// Hidden states of the last row, or of all, after reading the ids in the pieces asked for.
+Tensor2 hidden_rows(const Model& model, const Ops& ops, const Options& options, bool all) {
   std::vector<int> pieces = options.pieces;
   const int count = static_cast<int>(options.ids.size());
   if (pieces.empty()) pieces = {count};
@@ -50,28 +52,49 @@ Tensor2 logits_of(const Model& model, const Ops& ops, const Options& options) {
   }
   State state = empty_state(model.config);
   check_tokens(model.config, options.ids, 0);
-  Tensor2 rows = uninit(options.all ? count : 1, model.config.hidden_size);
+  Tensor2 rows = uninit(all ? count : 1, model.config.hidden_size);
   std::span<const int> rest = options.ids;
   for (const int piece : pieces) {
     const Share<State> alone{&state, piece};
     const Tensor2 hidden = hidden_states(model, ops, rest.first(piece), {&alone, 1});
     rest = rest.subspan(piece);
-    const int kept = options.all ? piece : 1;
+    const int kept = all ? piece : 1;
     std::copy_n(row(hidden, piece - kept), kept * dim(hidden, 1),
-                row(rows, options.all ? state.position - piece : 0));
+                row(rows, all ? state.position - piece : 0));
   }
-  return head(model, ops, rows);
+  return rows;
+}
+
+// Row p from the model's state at p and the id at p + 1: what it expects at p + 2.
+Tensor2 mtp_logits(const Model& model, const Mtp& mtp, const Ops& ops, const Options& options) {
+  const int count = static_cast<int>(options.ids.size());
+  if (count < 2) throw std::invalid_argument("--mtp needs at least 2 ids");
+  const Tensor2 hidden = slice(hidden_rows(model, ops, options, true), 0, count - 1);
+  LayerState memory = empty_mtp_memory();
+  const std::span<const int> next_ids = std::span(options.ids).subspan(1);
+  return head(model, ops, mtp_forward(model, ops, mtp, hidden, next_ids, memory));
+}
+
+// The rows of logits asked for.
+Tensor2 logits_of(const Model& model, const std::optional<Mtp>& mtp, const Ops& ops,
+                  const Options& options) {
+  if (mtp) return mtp_logits(model, *mtp, ops, options);
+  return head(model, ops, hidden_rows(model, ops, options, options.all));
 }
 
 void run(const Options& options) {
   const Model model = open_model(options.model);
+  std::optional<Mtp> mtp;
+  if (options.mtp) {
+    mtp = load_mtp(model.config, open_checkpoint(options.model.model), chosen_dtype(options.model));
+  }
   Profile profile;
   Ops ops = options.plain ? plain_ops() : fast_ops();
   if (options.profile) ops = timed_ops(ops, profile);
   if (options.check) ops = checked_ops(ops, plain_ops());
 
   const auto start = std::chrono::steady_clock::now();
-  const Tensor2 logits = logits_of(model, ops, options);
+  const Tensor2 logits = logits_of(model, mtp, ops, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (options.profile) std::printf("%s", report(profile, seconds.count()).c_str());
   if (options.check) std::printf("every operator agrees with its plain version\n");
@@ -101,6 +124,8 @@ int main(int argc, char** argv) {
       ->check(decimal)
       ->check(CLI::PositiveNumber);
   app.add_flag("--all", options.all, "logits of every row, not only of the last");
+  app.add_flag("--mtp", options.mtp,
+               "the MTP layer's logits: row p, of all but the last, drafts the token at p + 2");
   app.add_flag("--plain", options.plain, "compute with the plain operators");
   app.add_flag("--check", options.check, "compare every operator with its plain version");
   app.add_flag("--profile", options.profile, "print the time by operator");

@@ -24,6 +24,7 @@ from transformers.utils import logging
 
 import reference_checkpoints as checkpoints
 import reference_manifest as manifest
+import reference_mtp as mtp
 import reference_real as real
 from reference_float64 import in_float64, load_both
 from reference_ops import operators
@@ -91,6 +92,7 @@ def make_data():
         save(DATA / f"{variant.name}.safetensors", goldens)
         print(f"{variant.name}: done")
     save(DATA / "ops.safetensors", operators())
+    save(DATA / "mtp.safetensors", mtp.goldens(DATA / "checkpoints" / "wrapper"))
     manifest.write(DATA, checkpoints.VARIANTS, errors)
     # What is made of these checkpoints: tiny's tokenizer, and the GGUF twins.
     tiny = DATA / "checkpoints" / "tiny"

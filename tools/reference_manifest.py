@@ -21,6 +21,8 @@ Written by `tools/reference.py`; this page too. Do not edit: change the script a
   float64 (RoPE's angles as float32 rounds them), rounded at the end. `all_logits.3`: of all three rows.
 - `t13.*`, `t70.*`: what goes through the modules in a run of 13 and of 70 ids, computed in float64. The names
   are explained in `tools/reference_traces.py`, those of `ops.safetensors` in `tools/reference_ops.py`.
+- `mtp.safetensors`: the MTP layer of `checkpoints/wrapper`, by `tools/tiny_mtp.py`; the names are explained in
+  `tools/reference_mtp.py`, which also makes this file alone.
 - `large.safetensors` (`tools/reference.py --large OUT_DIR`): the same for a random checkpoint of the 0.8B's shapes
   with 2,000 rows of embedding. It is 2 GB and not kept here; the command writes it to OUT_DIR, from seed 30.
 - `smollm2_greedy.json` (`tools/reference.py --smollm2 F.gguf`): 64 greedy tokens of SmolLM2-135M-Instruct after each of
@@ -45,7 +47,7 @@ def write(data: Path, variants, errors):
     for v in variants:
         lines.append(f"| `checkpoints/{v.name}` | {v.what} | {v.seed} | {errors[v.name]:.1e} |\n")
     lines.append("\n## Tensors\n")
-    for name in [v.name for v in variants] + ["ops"]:
+    for name in [v.name for v in variants] + ["ops", "mtp"]:
         file = data / f"{name}.safetensors"
         lines.append(f"\n### {file.name}\n\n")
         lines += [f"- `{name}` {', '.join(shapes)}\n" for name, shapes in listing(file).items()]
