@@ -3,7 +3,8 @@
 
 namespace qwen {
 
-// From now on the first Ctrl-C only sets a flag; a second one ends the program at once.
+// From now on the first Ctrl-C only sets a flag; a second one ends the program at once. Called
+// again, it starts over: the flag is down.
 void watch_for_interrupt();
 
 bool interrupted();

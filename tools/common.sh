@@ -48,7 +48,7 @@ missing_on_debian() { # [python]
   [ "${1:-}" != python ] || has_python || echo python3-venv
   local package
   for package in libxtensor-dev nlohmann-json3-dev doctest-dev libcli11-dev libopenblas-dev \
-    libpcre2-dev libsentencepiece-dev libutf8proc-dev; do
+    libpcre2-dev libsentencepiece-dev libutf8proc-dev libedit-dev; do
     dpkg-query -W -f='${db:Status-Status}' $package 2>/dev/null | grep -qx installed ||
       echo $package
   done

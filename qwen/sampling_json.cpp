@@ -1,0 +1,55 @@
+#include "qwen/sampling_json.h"
+
+#include <climits>
+#include <stdexcept>
+
+namespace qwen {
+namespace {
+
+struct Field {
+  const char* name;
+  double Sampling::*value;
+};
+constexpr Field kFields[] = {
+    {"temperature", &Sampling::temperature},
+    {"top_p", &Sampling::top_p},
+    {"min_p", &Sampling::min_p},
+    {"repetition_penalty", &Sampling::repetition_penalty},
+    {"presence_penalty", &Sampling::presence_penalty},
+    {"frequency_penalty", &Sampling::frequency_penalty},
+};
+
+}  // namespace
+
+OrderedJson to_json(const Sampling& sampling) {
+  OrderedJson json = OrderedJson::object();
+  for (const Field& field : kFields) json[field.name] = sampling.*field.value;
+  json["top_k"] = sampling.top_k;
+  json["seed"] = sampling.seed;
+  return json;
+}
+
+Sampling sampling_from_json(const OrderedJson& json, const std::string& source) {
+  const Json sorted = json;
+  const JsonObject object(sorted, source);
+  Sampling sampling;
+  for (const Field& field : kFields) {
+    if (object.has(field.name)) sampling.*field.value = object.number(field.name);
+  }
+  if (object.has("top_k")) {
+    sampling.top_k = static_cast<int>(object.integer("top_k", 0, INT_MAX));
+  }
+  if (object.has("seed")) {
+    const Json& seed = sorted["seed"];
+    if (!seed.is_number_unsigned()) object.fail("seed", "a whole number from 0");
+    sampling.seed = seed.get<std::uint64_t>();
+  }
+  try {
+    check_sampling(sampling);
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(source + ": " + error.what());
+  }
+  return sampling;
+}
+
+}  // namespace qwen
