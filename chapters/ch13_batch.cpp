@@ -6,19 +6,21 @@
 // memory decides, how speed grows with the batch, and why a long prompt is read in pieces.
 //
 //   ch13_batch prompts.jsonl > answers.jsonl
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 
+#include "qwen/batch_speed.h"
 #include "qwen/file.h"
+#include "qwen/find_template.h"
 #include "qwen/interrupt.h"
 #include "qwen/options.h"
 #include "qwen/prompts.h"
+#include "qwen/sampling_config.h"
 #include "qwen/sampling_options.h"
+#include "qwen/status_line.h"
 #include "qwen/tables.h"
 
 using namespace qwen;
@@ -32,6 +34,7 @@ struct Options {
   double memory = 1024;  // MiB
   int max_new = 128;
   std::string file;  // "-": stdin; empty: the demonstration
+  bool speed = false;
 };
 
 // What the program was started with, ready to run.
@@ -43,41 +46,16 @@ struct Setup {
 
 constexpr double kMiB = 1 << 20;
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // ---- a file of prompts ----
 
-// A line on stderr: on a terminal one that is written over, elsewhere a new one now and then.
-class Progress {
- public:
-  explicit Progress(std::size_t total) : total_(total) {}
-  ~Progress() { clear(); }
-
-  void show(std::size_t answered, const Scheduler& scheduler) {
-    held_ = std::max(held_, bytes_held(scheduler.batch));
-    if (seconds_since(shown_) < (on_terminal_ ? 0.1 : 10)) return;
-    shown_ = Clock::now();
-    clear();
-    std::fprintf(stderr, "%zu of %zu answered, %zu running, %zu waiting, %.1f MiB of state%s",
-                 answered, total_, scheduler.batch.size(), scheduler.waiting.size(),
-                 bytes_held(scheduler.batch) / kMiB, on_terminal_ ? "" : "\n");
-    std::fflush(stderr);
-  }
-  void clear() const {
-    if (on_terminal_) std::fprintf(stderr, "\r\033[K");
-  }
-  std::size_t most_held() const { return held_; }
-
- private:
-  const std::size_t total_;
-  const bool on_terminal_ = isatty(STDERR_FILENO) != 0;
-  std::size_t held_ = 0;
-  Clock::time_point shown_ = Clock::now();
-};
+std::string status_of(const Scheduler& scheduler, std::size_t answered, std::size_t total) {
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "%zu of %zu answered, %zu running, %zu waiting, %.1f MiB of state", answered, total,
+                scheduler.batch.size(), scheduler.waiting.size(),
+                static_cast<double>(bytes_held(scheduler.batch)) / kMiB);
+  return text;
+}
 
 // One line, whole: whoever reads along, or finds the file after Ctrl-C, never sees half of it.
 void print_line(const std::string& json) {
@@ -89,42 +67,43 @@ void print_line(const std::string& json) {
 
 std::vector<PromptLine> prompts_of(const Options& options, const Setup& at) {
   Request defaults;
-  defaults.sampling = chosen_sampling(options.sampling, Sampling{});
+  defaults.sampling = chosen_sampling(options.sampling, read_sampling(options.model.model));
   defaults.max_tokens = options.max_new;
+  const FoundTemplate found = find_template(options.model.model, at.model.config);
+  for (const std::string& remark : found.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
   if (options.file == "-") {
     const std::string all{std::istreambuf_iterator<char>(std::cin), {}};
-    return read_prompts(all, "stdin", at.tokenizer, defaults);
+    return read_prompts(all, "stdin", at.tokenizer, found.form, defaults);
   }
-  return read_prompts(text(*map_file(options.file)), options.file, at.tokenizer, defaults);
+  return read_prompts(text(*map_file(options.file)), options.file, at.tokenizer, found.form,
+                      defaults);
 }
 
 void answer_file(const Options& options, const Setup& at) {
-  std::vector<PromptLine> prompts = prompts_of(options, at);
-  const std::size_t total = prompts.size();
+  std::vector<PromptLine> lines = prompts_of(options, at);
+  const std::size_t total = lines.size();
   std::size_t answered = 0, failed = 0, tokens = 0;
-  Progress progress(total);
-  const auto start = Clock::now();
+  StatusLine status;
+  const auto start = std::chrono::steady_clock::now();
   watch_for_interrupt();
   answer_prompts(
-      at.model, at.ops, at.tokenizer, std::move(prompts), options.limits,
-      [&](const PromptLine& prompt, const std::string& json) {
+      at.model, at.ops, std::move(lines), options.limits,
+      [&](const PromptLine& line) {
+        status.clear();
+        if (!line.error.empty()) std::fprintf(stderr, "%s\n", line.error.c_str());
+        print_line(answer_json(at.tokenizer, line));
         ++answered;
-        if (!prompt.error.empty()) {
-          ++failed;
-          progress.clear();
-          std::fprintf(stderr, "%s\n", prompt.error.c_str());
-        }
-        print_line(json);
+        failed += !line.error.empty();
+        tokens += line.answer.ids.size();
       },
       [&](const Scheduler& scheduler) {
-        progress.show(answered, scheduler);
-        for (const Running& running : scheduler.batch) tokens += unread(running) == 1;
+        if (status.due()) status.show(status_of(scheduler, answered, total));
         return !interrupted();
       });
-  progress.clear();
-  const double seconds = seconds_since(start);
-  std::fprintf(stderr, "%zu of %zu answered in %.1f s, %.0f tokens/s, at most %.1f MiB of state\n",
-               answered, total, seconds, tokens / seconds, progress.most_held() / kMiB);
+  status.clear();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::fprintf(stderr, "%zu of %zu answered, %zu tokens in %.1f s: %.0f tokens/s\n", answered,
+               total, tokens, seconds.count(), static_cast<double>(tokens) / seconds.count());
   if (answered < total) {
     throw std::runtime_error("interrupted: the first " + std::to_string(answered) + " of " +
                              std::to_string(total) + " prompts have their answers");
@@ -150,7 +129,7 @@ constexpr const char* kPrompts = R"({"prompt": "Q: Where does Ada live?\nA:", "s
 std::vector<PromptLine> built_in_prompts(const Setup& at) {
   Request defaults;
   defaults.max_tokens = 20;
-  return read_prompts(kPrompts, "the built-in list", at.tokenizer, defaults);
+  return read_prompts(kPrompts, "the built-in list", at.tokenizer, {}, defaults);
 }
 
 Scheduler queue_of(const Setup& at, const std::vector<PromptLine>& prompts,
@@ -181,9 +160,9 @@ void show_steps(const Setup& at) {
   const BatchLimits limits{1 << 28, 4, 9};
   std::printf("1. eight prompts, at most %d sequences at once and %d rows a step\n\n",
               limits.sequences, limits.rows);
-  const std::vector<PromptLine> prompts = built_in_prompts(at);
+  std::vector<PromptLine> prompts = built_in_prompts(at);
   Scheduler scheduler = queue_of(at, prompts, limits);
-  std::vector<std::string> rows(prompts.size()), answers(prompts.size());
+  std::vector<std::string> rows(prompts.size());
   std::vector<int> read(prompts.size(), 0);
   bool same = true;
   for (std::size_t steps = 0; busy(scheduler); ++steps) {
@@ -197,8 +176,8 @@ void show_steps(const Setup& at) {
     for (const Running& running : scheduler.batch) note(running);
     for (const Running& running : done) {
       note(running);
-      const PromptLine& prompt = prompts[running.number];
-      answers[running.number] = quoted(answer_text(at.tokenizer, running.answer, prompt.stop), 60);
+      PromptLine& prompt = prompts[running.number];
+      prompt.answer = running.answer;
       same = same && alone(at, prompt.request).ids == running.answer.ids;
     }
   }
@@ -207,7 +186,8 @@ void show_steps(const Setup& at) {
   std::printf("\n");
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::string text = decode(at.tokenizer, prompts[i].request.prompt);
-    std::printf("   %zu  %s -> %s\n", i + 1, quoted(text, 48).c_str(), answers[i].c_str());
+    std::printf("   %zu  %s -> %s\n", i + 1, quoted(text, 48).c_str(),
+                quoted(answer_text(at.tokenizer, prompts[i]), 60).c_str());
   }
   std::printf("\n   tokens of all answers: %s\n",
               same ? "the same as alone" : "DIFFERENT FROM ALONE");
@@ -245,70 +225,27 @@ void show_budgets(const Setup& at) {
 
 // ---- speed ----
 
-// `count` sequences that have read `length` tokens, and have one more to read.
-Batch writers(const Setup& at, int count, int length) {
-  const int vocab_size = at.model.config.vocab_size;
-  Batch batch;
-  for (int i = 0; i < count; ++i) {
-    Request request;
-    for (int t = 0; t < length; ++t)
-      request.prompt.push_back((7 * i + 13 * t * t + 5) % vocab_size);
-    batch.push_back(start(at.model.config, i, std::move(request)));
-  }
-  read_rows(at.model, at.ops, batch, std::vector<int>(count, length));
-  for (Running& running : batch) running.ids.push_back(running.number % vocab_size);
-  return batch;
-}
-
-// Seconds of a step in which each writes a token; the shortest of several.
-double step_seconds(const Setup& at, int count) {
-  Batch batch = writers(at, count, 16);
-  double least = 1e9;
-  for (int i = 0; i < 20; ++i) {
-    const auto start = Clock::now();
-    read_rows(at.model, at.ops, batch, std::vector<int>(batch.size(), 1));
-    least = std::min(least, seconds_since(start));
-    for (Running& running : batch) running.ids.push_back(running.ids.back());
-  }
-  return least;
-}
-
 void show_speed(const Setup& at) {
+  constexpr int kSteps = 10;
   std::printf("3. one read of the weights, so many tokens\n");
   std::printf("   sequences   ms a step   tokens/s, all   tokens/s, each   times one\n");
-  double alone = 0;
+  double one = 0;
   for (const int count : {1, 2, 4, 8, 16, 32}) {
-    const double seconds = step_seconds(at, count), speed = count / seconds;
-    if (count == 1) alone = speed;
+    const double seconds = write_seconds(at.model, at.ops, count, kSteps), speed = count / seconds;
+    if (count == 1) one = speed;
     std::printf("~  %9d   %9.2f   %13.0f   %14.0f   %9.1f\n", count, 1e3 * seconds, speed,
-                speed / count, speed / alone);
+                speed / count, speed / one);
   }
 }
 
-// ---- a long prompt ----
-
 void show_long_prompt(const Setup& at) {
-  const int length = std::min(480, at.model.config.max_position_embeddings - 32);
-  constexpr int kWriters = 7;
-  std::printf("4. a prompt of %d tokens joins %d sequences that write\n", length, kWriters);
+  constexpr int kWriters = 7, kLength = 480;
+  std::printf("4. a prompt of %d tokens joins %d sequences that write\n", kLength, kWriters);
   std::printf("   rows a step   steps until it is read   ms until then   longest step, ms\n");
-  for (const int max_rows : {16, 32, 64, 1024}) {
-    Batch batch = writers(at, kWriters, 16);
-    Request request;
-    request.prompt.assign(length, 3);
-    batch.push_back(start(at.model.config, kWriters, std::move(request)));
-    double longest = 0, all = 0;
-    int steps = 0;
-    while (unread(batch.back()) > 0) {
-      const auto start = Clock::now();
-      read_rows(at.model, at.ops, batch, share_rows(batch, max_rows));
-      const double seconds = seconds_since(start);
-      longest = std::max(longest, seconds);
-      all += seconds;
-      ++steps;
-      for (int i = 0; i < kWriters; ++i) batch[i].ids.push_back(batch[i].ids.back());
-    }
-    std::printf("~  %11d   %22d   %13.1f   %16.1f\n", max_rows, steps, 1e3 * all, 1e3 * longest);
+  for (const int max_rows : {16, 32, 64, 128, 512}) {
+    const Joining joining = join_seconds(at.model, at.ops, kWriters, kLength, max_rows);
+    std::printf("~  %11d   %22d   %13.1f   %16.1f\n", max_rows, joining.steps,
+                1e3 * joining.seconds, 1e3 * joining.longest_seconds);
   }
 }
 
@@ -334,11 +271,17 @@ int main(int argc, char** argv) {
   app.add_option("--memory", options.memory, "MiB for the states of all sequences together")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e9));
+  app.add_flag("--speed", options.speed,
+               "of the demonstration only how speed grows with the batch");
+  app.callback([&] {
+    if (options.limits.rows >= options.limits.sequences) return;
+    throw CLI::ValidationError("--rows", "each of --sequences needs a row in every step");
+  });
   return run_program(app, argc, argv, [&] {
     options.limits.bytes = static_cast<std::size_t>(options.memory * kMiB);
-    check_limits(options.limits);
     const Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model)};
     if (!options.file.empty()) return answer_file(options, at);
+    if (options.speed) return show_speed(at);
     show_steps(at);
     show_budgets(at);
     show_speed(at);

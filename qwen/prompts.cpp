@@ -6,10 +6,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include "qwen/json.h"
+#include "qwen/messages_json.h"
+
 namespace qwen {
 namespace {
 
 constexpr std::array kFields = {"prompt",
+                                "messages",
+                                "tools",
+                                "enable_thinking",
                                 "id",
                                 "stop",
                                 "max_new",
@@ -68,23 +74,33 @@ std::vector<std::string> texts(const JsonObject& object, const std::string& key)
   return all;
 }
 
-std::vector<int> prompt_ids(const Tokenizer& tokenizer, const std::string& text) {
+std::vector<int> text_ids(const Tokenizer& tokenizer, const std::string& text) {
   std::vector<int> ids = encode(tokenizer, text);
   if (tokenizer.bos >= 0) ids.insert(ids.begin(), tokenizer.bos);
   return ids;
 }
 
+std::vector<int> prompt_ids(const Tokenizer& tokenizer, const ChatTemplate& form,
+                            std::string_view text, const JsonObject& object) {
+  if (!object.has("messages")) return text_ids(tokenizer, object.string("prompt"));
+  if (object.has("prompt")) object.fail("prompt", "nothing beside messages");
+  // Once more, as written: a template shows the fields of tools in their order.
+  const OrderedJson ordered = parse_ordered_json(text, object.source());
+  return render(form, tokenizer, chat_from_json(ordered, object.source())).ids;
+}
+
 // Fills in what the line says.
-void parse(std::string_view line, const Tokenizer& tokenizer, PromptLine& prompt) {
-  const Json json = parse_json(line, prompt.source);
-  const JsonObject object(json, prompt.source);
-  if (object.has("id")) prompt.id = json["id"];
+void parse(std::string_view text, const Tokenizer& tokenizer, const ChatTemplate& form,
+           PromptLine& line) {
+  const Json json = parse_json(text, line.source);
+  const JsonObject object(json, line.source);
+  if (object.has("id")) line.id = json["id"];
   refuse_unknown_fields(object);
-  prompt.request.prompt = prompt_ids(tokenizer, object.string("prompt"));
-  take_sampling(object, prompt.request.sampling);
-  take_count(object, "max_new", prompt.request.max_tokens);
-  prompt.stop = texts(object, "stop");
-  if (!prompt.stop.empty()) prompt.request.on_token = stop_at(tokenizer, prompt.stop);
+  line.request.prompt = prompt_ids(tokenizer, form, text, object);
+  take_sampling(object, line.request.sampling);
+  take_count(object, "max_new", line.request.max_tokens);
+  line.stop = texts(object, "stop");
+  if (!line.stop.empty()) line.request.on_token = stop_at(tokenizer, line.stop);
 }
 
 // An answer goes on from its prompt: a space in front of its first word is part of the text.
@@ -99,69 +115,7 @@ std::size_t find_stop(const std::string& text, const std::vector<std::string>& s
   return first;
 }
 
-// {"line": 3, "id": …}, to which the rest is added.
-OrderedJson answer_to(const PromptLine& prompt) {
-  OrderedJson json;
-  json["line"] = prompt.line;
-  if (!prompt.id.is_null()) json["id"] = prompt.id;
-  return json;
-}
-
-std::string error_line(const PromptLine& prompt) {
-  OrderedJson json = answer_to(prompt);
-  json["error"] = prompt.error;
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
-
-std::string answer_line(const Tokenizer& tokenizer, const PromptLine& prompt,
-                        const Answer& answer) {
-  OrderedJson json = answer_to(prompt);
-  json["text"] = answer_text(tokenizer, answer, prompt.stop);
-  json["tokens"] = answer.ids.size();
-  json["ended"] = ending_name(answer.ending);
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
-
-}  // namespace
-
-std::vector<PromptLine> read_prompts(std::string_view text, const std::string& source,
-                                     const Tokenizer& tokenizer, const Request& defaults) {
-  std::vector<PromptLine> prompts;
-  for (int number = 1; !text.empty(); ++number) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    PromptLine prompt;
-    prompt.line = number;
-    prompt.source = source + ":" + std::to_string(number);
-    prompt.request = defaults;
-    try {
-      parse(line, tokenizer, prompt);
-    } catch (const std::runtime_error& error) {
-      prompt.error = error.what();
-    }
-    prompts.push_back(std::move(prompt));
-  }
-  return prompts;
-}
-
-OnToken stop_at(const Tokenizer& tokenizer, const std::vector<std::string>& stop) {
-  return [&tokenizer, stop, stream = continued_stream(), text = std::string()](int id) mutable {
-    text += decode_next(tokenizer, stream, id);
-    return find_stop(text, stop) == std::string::npos;
-  };
-}
-
-std::string answer_text(const Tokenizer& tokenizer, const Answer& answer,
-                        const std::vector<std::string>& stop) {
-  TextStream stream = continued_stream();
-  std::string text;
-  for (const int id : answer.ids) text += decode_next(tokenizer, stream, id);
-  text += finish(stream);
-  return text.substr(0, find_stop(text, stop));
-}
-
-const char* ending_name(Ending ending) {
+const char* name_of(Ending ending) {
   switch (ending) {
     case Ending::end_token:
       return "end_token";
@@ -175,35 +129,88 @@ const char* ending_name(Ending ending) {
   return "";
 }
 
-void answer_prompts(const Model& model, const Ops& ops, const Tokenizer& tokenizer,
-                    std::vector<PromptLine> prompts, const BatchLimits& limits,
-                    const OnAnswer& on_answer, const OnStep& on_step) {
+}  // namespace
+
+std::vector<PromptLine> read_prompts(std::string_view text, const std::string& source,
+                                     const Tokenizer& tokenizer, const ChatTemplate& form,
+                                     const Request& defaults) {
+  std::vector<PromptLine> lines;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string_view one = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
+    if (one.find_first_not_of(" \t\r") == one.npos) continue;
+    PromptLine line;
+    line.number = number;
+    line.source = source + ":" + std::to_string(number);
+    line.request = defaults;
+    try {
+      parse(one, tokenizer, form, line);
+    } catch (const std::invalid_argument& error) {  // of a template, who knows of no line
+      line.error = line.source + ": " + error.what();
+    } catch (const std::runtime_error& error) {
+      line.error = error.what();
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+OnToken stop_at(const Tokenizer& tokenizer, const std::vector<std::string>& stop) {
+  return [&tokenizer, stop, stream = continued_stream(), text = std::string()](int id) mutable {
+    text += decode_next(tokenizer, stream, id);
+    return find_stop(text, stop) == std::string::npos;
+  };
+}
+
+std::string answer_text(const Tokenizer& tokenizer, const PromptLine& line) {
+  TextStream stream = continued_stream();
+  std::string text;
+  for (const int id : line.answer.ids) text += decode_next(tokenizer, stream, id);
+  text += finish(stream);
+  return text.substr(0, find_stop(text, line.stop));
+}
+
+std::string answer_json(const Tokenizer& tokenizer, const PromptLine& line) {
+  OrderedJson json;
+  json["line"] = line.number;
+  if (!line.id.is_null()) json["id"] = line.id;
+  if (line.error.empty()) {
+    json["text"] = answer_text(tokenizer, line);
+    json["tokens"] = line.answer.ids.size();
+    json["ended"] = name_of(line.answer.ending);
+  } else {
+    json["error"] = line.error;
+  }
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+void answer_prompts(const Model& model, const Ops& ops, std::vector<PromptLine> lines,
+                    const BatchLimits& limits, const OnAnswer& on_answer, const OnStep& on_step) {
   check_limits(limits);
   Scheduler scheduler{limits, {}, {}};
-  std::vector<std::string> answers(prompts.size());  // those that have not been handed on
-  std::size_t next = 0;
-  const auto answer = [&](std::size_t i, std::string json) {
-    answers[i] = std::move(json);
-    for (; next < answers.size() && !answers[next].empty(); ++next) {
-      on_answer(prompts[next], std::exchange(answers[next], ""));
-    }
-  };
-
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    PromptLine& prompt = prompts[i];
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    PromptLine& line = lines[i];
     try {
-      if (prompt.error.empty()) {
-        submit(model.config, scheduler, static_cast<int>(i), std::move(prompt.request));
+      if (line.error.empty()) {
+        submit(model.config, scheduler, static_cast<int>(i), std::move(line.request));
       }
     } catch (const std::invalid_argument& error) {
-      prompt.error = prompt.source + ": " + error.what();
+      line.error = line.source + ": " + error.what();
     }
-    if (!prompt.error.empty()) answer(i, error_line(prompt));
+    line.answered = !line.error.empty();
   }
+
+  std::size_t next = 0;
+  const auto hand_on = [&] {
+    for (; next < lines.size() && lines[next].answered; ++next) on_answer(lines[next]);
+  };
+  hand_on();
   while (busy(scheduler) && on_step(scheduler)) {
-    for (const Running& done : step(model, ops, scheduler)) {
-      answer(done.number, answer_line(tokenizer, prompts[done.number], done.answer));
+    for (Running& done : step(model, ops, scheduler)) {
+      lines[done.number].answer = std::move(done.answer);
+      lines[done.number].answered = true;
     }
+    hand_on();
   }
 }
 
