@@ -17,10 +17,6 @@ constexpr const char* kMustAgree[] = {"cpu",    "logical_cpus", "system", "compi
                                       "kernel", "blas_kernel",  "prompt", "steps",
                                       "runs",   "git_revision"};
 
-bool is_phase(const Row& row) {
-  return row.metric == "prefill" || row.metric == "decode";
-}
-
 OrderedJson to_json(const Outcome& outcome) {
   OrderedJson json;
   json["model"] = outcome.configuration.model;
@@ -46,13 +42,21 @@ Outcome outcome_from_json(const Json& json, const std::string& path) {
 
 }  // namespace
 
+std::vector<Row> matrix_rows(const std::vector<Configuration>& configurations,
+                             const std::vector<Outcome>& outcomes) {
+  std::vector<Row> rows = merged_rows("matrix", configurations, outcomes);
+  std::erase_if(rows,
+                [](const Row& row) { return row.metric != "prefill" && row.metric != "decode"; });
+  return rows;
+}
+
 void write_matrix(const std::string& path, const OrderedJson& meta,
                   const std::vector<Configuration>& configurations,
                   const std::vector<Outcome>& outcomes) {
   OrderedJson json;
   json["meta"] = meta;
   json["rows"] = OrderedJson::array();
-  for (const Row& row : merged_rows("matrix", configurations, outcomes)) {
+  for (const Row& row : matrix_rows(configurations, outcomes)) {
     json["rows"].push_back(to_json(row));
   }
   json["processes"] = OrderedJson::array();
@@ -102,10 +106,10 @@ std::string matrix_table(const std::vector<Row>& rows) {
   add("model", "dtype", "device", "threads", "phase", "tok/s", "%", "min ms", "median ms",
       "run 0 ms", "runs", "output");
   for (const Row& row : rows) {
-    if (!is_phase(row)) continue;
+    const std::optional<double> reached = percent_of_limit(row);
     add(row.model.c_str(), row.dtype.c_str(), row.device.c_str(),
         std::to_string(row.threads).c_str(), row.metric.c_str(), figure(row.value).c_str(),
-        or_dash(percent_of_limit(row)).c_str(), or_dash(row.min).c_str(),
+        (reached ? one_decimal(*reached) : "-").c_str(), or_dash(row.min).c_str(),
         or_dash(row.median).c_str(), or_dash(row.first).c_str(),
         (std::to_string(row.runs) + (row.scattered ? "*" : "")).c_str(),
         row.output_hash ? hash_text(*row.output_hash).substr(0, 8).c_str() : "differs");
@@ -137,8 +141,7 @@ bool outputs_agree(const std::vector<Row>& rows) {
     return !same || (a.output_hash && a.output_hash == b.output_hash);
   };
   return std::all_of(rows.begin(), rows.end(), [&](const Row& a) {
-    return !is_phase(a) ||
-           std::all_of(rows.begin(), rows.end(), [&](const Row& b) { return agree(a, b); });
+    return std::all_of(rows.begin(), rows.end(), [&](const Row& b) { return agree(a, b); });
   });
 }
 
@@ -148,7 +151,7 @@ std::string matrix_conclusion(const std::vector<Row>& rows) {
   std::vector<std::string> models;
   for (const Row& row : rows) {
     const bool known = std::find(models.begin(), models.end(), row.model) != models.end();
-    if (is_phase(row) && !known) models.push_back(row.model);
+    if (!known) models.push_back(row.model);
   }
   std::string text;
   for (const std::string& model : models) {

@@ -9,6 +9,11 @@
 
 namespace qwen {
 
+// Prefill and decode of every configuration: see merged_rows. What the limits were in each process
+// is in the file.
+std::vector<Row> matrix_rows(const std::vector<Configuration>& configurations,
+                             const std::vector<Outcome>& outcomes);
+
 // Writes {"meta": …, "rows": […], "processes": […]}: the rows of results.h, and what they are made
 // of. All of it or nothing.
 void write_matrix(const std::string& path, const OrderedJson& meta,
@@ -20,7 +25,7 @@ void write_matrix(const std::string& path, const OrderedJson& meta,
 // is that of the run that begins.
 std::vector<Outcome> read_matrix(const std::string& path, const OrderedJson& meta);
 
-// A line for each configuration's prefill and decode, run 0 in a column of its own.
+// A line for each of them, run 0 in a column of its own.
 std::string matrix_table(const std::vector<Row>& rows);
 
 // What is fastest for each model, and whether all agree about what they write.

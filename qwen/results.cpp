@@ -77,6 +77,12 @@ std::string figure(double value) {
   return text;
 }
 
+std::string one_decimal(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
 std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
 }

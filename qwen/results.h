@@ -40,6 +40,9 @@ std::optional<double> percent_of_limit(const Row& row);
 // "1.505", "23.4", "188": four digits, enough for any figure here.
 std::string figure(double value);
 
+// 87.46 -> "87.5"
+std::string one_decimal(double value);
+
 // 0.0904 -> "9 %"
 std::string percent(double share);
 

@@ -122,19 +122,18 @@ TEST_CASE("matrix: a damaged file is refused in one line, and stays as it is") {
 TEST_CASE("matrix: the table has a line for each phase, run 0 apart") {
   std::vector<Outcome> outcomes;
   for (const Configuration& c : kFour) outcomes.push_back({c, 0, made_up(c, 4)});
-  std::vector<Row> rows = merged_rows("matrix", kFour, outcomes);
-  rows.push_back(rows[0]);
-  rows.back().metric = "bandwidth";  // no phase
-  const std::string text = matrix_table(rows);
+  outcomes[0].rows.push_back(outcomes[0].rows[0]);
+  outcomes[0].rows.back().metric = "bandwidth";  // not of the model
+  const std::string text = matrix_table(matrix_rows(kFour, outcomes));
   CHECK(std::count(text.begin(), text.end(), '\n') == 9);
-  CHECK(text.find("a model                        f32   cpu          1 decode       8.000  20.00   "
+  CHECK(text.find("a model                        f32   cpu          1 decode       8.000   20.0   "
                   "   1000      1000      7000     4  00000000") != std::string::npos);
 }
 
 TEST_CASE("matrix: its conclusion names the fastest, and different outputs aloud") {
   std::vector<Outcome> outcomes;
   for (const Configuration& c : kFour) outcomes.push_back({c, 0, made_up(c, 4)});
-  std::vector<Row> rows = merged_rows("matrix", kFour, outcomes);
+  std::vector<Row> rows = matrix_rows(kFour, outcomes);
   const std::string text = matrix_conclusion(rows);
   CHECK(text.find("decode up to 32.00 tok/s in bf16 with 2 threads") != std::string::npos);
   CHECK(text.find("prefill up to 128.0 tok/s in bf16 with 2 threads") != std::string::npos);
