@@ -1,9 +1,10 @@
 // Chapter 15. How fast does this machine run the model, and how fast could it?
 //
 // First the limits are measured: how fast memory is read, how many multiply-adds a second the cores
-// do. Every speed then stands beside the one the limits allow. Four questions: how many threads;
-// token by token or in chunks; which type for the weights; and, at the end of each, what to choose.
-// Speed does not depend on what the weights say, so without --model they are random.
+// do. Every speed then stands beside the one the limits allow. The questions: how many threads;
+// token by token or in chunks; which type for the weights; where a step's time goes; what long
+// texts cost, what many of them at once bring, whether drafts pay, and what it costs to wake a
+// thread. Speed does not depend on what the weights say, so without --model they are random.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,9 +16,14 @@
 #include "qwen/parallel.h"
 #include "qwen/program.h"
 #include "qwen/random_model.h"
+#include "qwen/speed_batch.h"
 #include "qwen/speed_check.h"
 #include "qwen/speed_chunk.h"
+#include "qwen/speed_context.h"
 #include "qwen/speed_dtype.h"
+#include "qwen/speed_mtp.h"
+#include "qwen/speed_ops.h"
+#include "qwen/speed_pool.h"
 #include "qwen/speed_roofline.h"
 #include "qwen/speed_threads.h"
 
@@ -35,6 +41,11 @@ constexpr Part kParts[] = {
     {"threads", "how many threads?", threads_part},
     {"chunk", "token by token, or in chunks of 64?", chunk_part},
     {"dtype", "which type for the weights?", dtype_part},
+    {"ops", "where does a step's time go?", ops_part},
+    {"context", "what does a long text cost?", context_part},
+    {"batch", "how many sequences at once?", batch_part},
+    {"mtp", "do drafts pay?", mtp_part},
+    {"pool", "what does it cost to wake a thread?", pool_part},
 };
 
 struct Options {

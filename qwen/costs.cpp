@@ -33,12 +33,24 @@ double state_size(const Config& c) {
          c.linear_value_head_dim;
 }
 
+double head_matrix(const Config& c) {
+  return static_cast<double>(c.vocab_size) * c.hidden_size;
+}
+
+// Products of `rows` rows with matrices of that many elements.
+Cost product_cost(double elements, DType dtype, double rows) {
+  Cost cost;
+  cost.weight_bytes = elements * format(dtype).block_bytes / format(dtype).block_values;
+  cost.linear_operations = 2 * elements * rows;
+  return cost;
+}
+
 }  // namespace
 
 double parameter_count(const Config& c) {
   const double full = count(c, LayerType::full_attention);
   const double linear = count(c, LayerType::linear_attention);
-  const double table = static_cast<double>(c.vocab_size) * c.hidden_size;
+  const double table = head_matrix(c);
   const double small_of_linear = channels(c) * c.linear_conv_kernel_dim +
                                  2.0 * c.linear_num_value_heads + c.linear_value_head_dim;
   return table * (c.tie_word_embeddings ? 1 : 2) + full * attention_matrices(c) +
@@ -46,28 +58,68 @@ double parameter_count(const Config& c) {
          linear * small_of_linear + (2 * (full + linear) + 1) * c.hidden_size;
 }
 
-Cost forward_cost(const Config& c, DType dtype, int tokens, int position) {
+Cost total(const OperatorCosts& costs) {
+  Cost sum;
+  for (const auto& [name, cost] : costs) {
+    sum.weight_bytes += cost.weight_bytes;
+    sum.state_bytes += cost.state_bytes;
+    sum.linear_operations += cost.linear_operations;
+    sum.other_operations += cost.other_operations;
+  }
+  return sum;
+}
+
+OperatorCosts operator_costs(const Config& c, DType dtype, int tokens, int position) {
   const double full = count(c, LayerType::full_attention);
   const double linear = count(c, LayerType::linear_attention);
-  const double in_layers = full * attention_matrices(c) + linear * deltanet_matrices(c);
-  const double in_head = static_cast<double>(c.vocab_size) * c.hidden_size;
   const double T = tokens;
-  Cost cost;
-  const Format& f = format(dtype);
-  cost.weight_bytes = (in_layers + in_head) * f.block_bytes / f.block_values;
-  cost.linear_operations = 2 * (in_layers * T + in_head);
+  OperatorCosts costs;
+  costs["linear"] =
+      product_cost(full * attention_matrices(c) + linear * deltanet_matrices(c), dtype, T);
+  costs["head"] = product_cost(head_matrix(c), dtype, 1);
 
   const double kv_row = 2.0 * c.num_key_value_heads * c.head_dim;  // floats of one token
-  cost.state_bytes = full * kv_row * (position + T) * sizeof(float);
-  const double tail = channels(c) * (c.linear_conv_kernel_dim - 1);
-  cost.state_bytes += linear * 2 * (state_size(c) + tail) * sizeof(float);
+  const double pairs = T * position + T * (T + 1) / 2;             // of a query and a key it sees
+  Cost& attention = costs["attention"];
+  attention.state_bytes = full * kv_row * (position + T) * sizeof(float);
+  attention.other_operations = full * 4.0 * c.num_attention_heads * c.head_dim * pairs;
 
-  const double pairs = T * position + T * (T + 1) / 2;  // of a query and a key it sees
-  cost.other_operations = full * 4.0 * c.num_attention_heads * c.head_dim * pairs;
-  const double rule = c.linear_num_value_heads *
-                      recurrent_multiply_adds(c.linear_key_head_dim, c.linear_value_head_dim);
-  cost.other_operations += linear * T * 2 * (rule + channels(c) * c.linear_conv_kernel_dim);
-  return cost;
+  Cost& delta_rule = costs["delta_rule"];
+  delta_rule.state_bytes = linear * 2 * state_size(c) * sizeof(float);
+  delta_rule.other_operations =
+      linear * T * 2 * c.linear_num_value_heads *
+      recurrent_multiply_adds(c.linear_key_head_dim, c.linear_value_head_dim);
+
+  Cost& conv_qkv = costs["conv_qkv"];
+  const double tail = channels(c) * (c.linear_conv_kernel_dim - 1);
+  conv_qkv.state_bytes = linear * 2 * tail * sizeof(float);
+  conv_qkv.other_operations = linear * T * 2 * channels(c) * c.linear_conv_kernel_dim;
+  return costs;
+}
+
+Cost forward_cost(const Config& config, DType dtype, int tokens, int position) {
+  return total(operator_costs(config, dtype, tokens, position));
+}
+
+OperatorCosts batch_costs(const Config& config, DType dtype, int batch, int position) {
+  OperatorCosts costs = operator_costs(config, dtype, 1, position);
+  for (auto& [name, cost] : costs) {
+    cost.state_bytes *= batch;
+    cost.linear_operations *= batch;
+    cost.other_operations *= batch;
+  }
+  return costs;
+}
+
+OperatorCosts round_costs(const Config& c, DType dtype, int drafts, int position) {
+  OperatorCosts costs = operator_costs(c, dtype, drafts + 1, position);
+  costs["head"].linear_operations *= drafts + 1;
+  const double merging = 2.0 * c.hidden_size * c.hidden_size;  // embedding and hidden state
+  Cost& guesses = costs["guesses"];
+  guesses = product_cost(merging + attention_matrices(c) + head_matrix(c), dtype, 1);
+  guesses.weight_bytes *= drafts;
+  guesses.linear_operations *= drafts;
+  return costs;
 }
 
 double recurrent_multiply_adds(int Dk, int Dv) {

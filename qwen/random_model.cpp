@@ -296,11 +296,15 @@ Config named_shape(const std::string& name) {
 RandomModel random_model(const Config& config, DType dtype, std::uint64_t seed) {
   RandomModel random;
   random.tensors = Maker(config, dtype, seed).make();
+  random.model = load_model(config, checkpoint_of(random));
+  return random;
+}
+
+Checkpoint checkpoint_of(const RandomModel& random) {
   Checkpoint checkpoint;
   checkpoint.path = "a random model";
   for (const StoredTensor& tensor : random.tensors) checkpoint.tensors[tensor.name] = tensor;
-  random.model = load_model(config, checkpoint);
-  return random;
+  return checkpoint;
 }
 
 }  // namespace qwen

@@ -28,4 +28,7 @@ struct RandomModel {
 // dtype is F32, F16 or BF16. All threads work on it.
 RandomModel random_model(const Config& config, DType dtype, std::uint64_t seed = 0);
 
+// Its tensors as if they lay in a file, for what is loaded beside the model (mtp.h).
+Checkpoint checkpoint_of(const RandomModel& random);
+
 }  // namespace qwen

@@ -44,6 +44,12 @@ double least_seconds(const Cost& cost, DType dtype, const Limits& limits) {
   return std::max(cost.bytes() / limits.bandwidth, computing);
 }
 
+double predicted_seconds(const OperatorCosts& operators, DType dtype, const Limits& limits) {
+  double seconds = 0;
+  for (const auto& [name, cost] : operators) seconds += least_seconds(cost, dtype, limits);
+  return seconds;
+}
+
 Contender on_team(int threads, const std::string& name, const std::function<Run()>& run) {
   return {name, [=] {
             set_thread_count(threads);
@@ -90,12 +96,9 @@ void note_limits(Speed& speed, int threads, const std::vector<Run>& probes) {
   }
 }
 
-namespace {
-
-// What the best team has shown of each.
-Limits highest(const std::map<int, Limits>& limits) {
+Limits best_limits(const Speed& speed) {
   Limits best;
-  for (const auto& [threads, l] : limits) {
+  for (const auto& [threads, l] : speed.limits) {
     best.bandwidth = std::max(best.bandwidth, l.bandwidth);
     best.fma = std::max(best.fma, l.fma);
     best.dot = std::max(best.dot, l.dot);
@@ -103,28 +106,33 @@ Limits highest(const std::map<int, Limits>& limits) {
   return best;
 }
 
-}  // namespace
+Row new_row(const Speed& speed, const std::string& part, const std::string& metric, DType dtype,
+            const std::string& unit) {
+  Row row;
+  row.part = part;
+  row.metric = metric;
+  row.model = speed.source.name;
+  row.dtype = format(dtype).name;
+  row.threads = speed.threads;
+  row.unit = unit;
+  return row;
+}
 
 void add_task_rows(Speed& speed, const std::string& part, DType dtype, int threads,
                    const std::vector<Run>& runs) {
   if (runs.empty()) return;
-  const Limits best = highest(speed.limits), own = speed.limits[threads];
+  const Limits best = best_limits(speed), own = speed.limits[threads];
   const auto add = [&](const char* metric, int phase, int tokens, int context, int each_step) {
-    Row row;
-    row.part = part;
-    row.metric = metric;
-    row.model = speed.source.name;
-    row.dtype = format(dtype).name;
+    Row row = new_row(speed, part, metric, dtype, "tok/s");
     row.threads = threads;
     row.tokens = tokens;
     row.context = context;
     row.batch = 1;
-    row.unit = "tok/s";
     const Summary times = summarise(runs, static_cast<std::size_t>(phase));
     set_times(row, times, tokens);
-    const Cost cost = forward_cost(speed.source.config, dtype, each_step, context);
-    row.limit = each_step / least_seconds(cost, dtype, best);
-    row.predicted = each_step / least_seconds(cost, dtype, own);
+    const OperatorCosts costs = operator_costs(speed.source.config, dtype, each_step, context);
+    row.limit = each_step / least_seconds(total(costs), dtype, best);
+    row.predicted = each_step / predicted_seconds(costs, dtype, own);
     row.output_hash = times.hash;
     speed.rows.push_back(row);
   };
@@ -148,6 +156,16 @@ const Row* find_row(const std::vector<Row>& rows, const std::string& metric, int
     }
   }
   return nullptr;
+}
+
+bool same_output(const std::vector<Row>& rows) {
+  std::optional<std::uint64_t> first;
+  for (const Row& row : rows) {
+    if (!row.output_hash) continue;
+    if (!first) first = row.output_hash;
+    if (row.output_hash != first) return false;
+  }
+  return true;
 }
 
 }  // namespace qwen

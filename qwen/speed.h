@@ -39,6 +39,9 @@ struct Limits {
 // The least time a step can take, from what it costs.
 double least_seconds(const Cost& cost, DType dtype, const Limits& limits);
 
+// What a step should take: one operator after the other, each at the limit that binds it.
+double predicted_seconds(const OperatorCosts& operators, DType dtype, const Limits& limits);
+
 struct Speed {
   ModelSource source;
   int threads = 1;               // of all parts that do not vary them
@@ -58,8 +61,16 @@ Contender on_team(int threads, const std::string& name, const std::function<Run(
 Contender probe(const Speed& speed, int threads);
 void note_limits(Speed& speed, int threads, const std::vector<Run>& probes);
 
+// What the best team has shown of each.
+Limits best_limits(const Speed& speed);
+
+// A row of that part, for the model and the number of threads of all parts.
+Row new_row(const Speed& speed, const std::string& part, const std::string& metric, DType dtype,
+            const std::string& unit);
+
 // Rows of one task's runs, prefill and decode, with limit and prediction: the limit is that of the
-// best team, the prediction what this team's own bandwidth and peak allow.
+// best team, as if it read and computed at once; the prediction follows from this team's own
+// bandwidth and peak, operator by operator.
 void add_task_rows(Speed& speed, const std::string& part, DType dtype, int threads,
                    const std::vector<Run>& runs);
 
@@ -69,5 +80,8 @@ std::vector<Row> rows_of(const Speed& speed, const std::string& part);
 // The row with that metric, number of threads and dtype, or nullptr. ("": any dtype)
 const Row* find_row(const std::vector<Row>& rows, const std::string& metric, int threads,
                     const std::string& dtype = "");
+
+// Whether all rows that have an output have the same.
+bool same_output(const std::vector<Row>& rows);
 
 }  // namespace qwen

@@ -13,17 +13,6 @@ namespace {
 constexpr DType kTypes[] = {DType::F32, DType::BF16, DType::F16};
 constexpr int kComparedTokens = 64;
 
-Row new_row(const Speed& speed, const char* metric, DType dtype, const char* unit) {
-  Row row;
-  row.part = "dtype";
-  row.metric = metric;
-  row.model = speed.source.name;
-  row.dtype = format(dtype).name;
-  row.threads = speed.threads;
-  row.unit = unit;
-  return row;
-}
-
 // Opens the model in that type, and adds how long it took and what it occupies.
 Model open_and_report(Speed& speed, DType dtype) {
   const double before = static_cast<double>(resident_memory());
@@ -32,10 +21,10 @@ Model open_and_report(Speed& speed, DType dtype) {
   // Of a mapped file, only what has been read occupies memory: a token reads all of it.
   run_task(model, fast_ops(), {0}, 0);
 
-  Row time = new_row(speed, speed.source.path.empty() ? "make" : "load", dtype, "ms");
+  Row time = new_row(speed, "dtype", speed.source.path.empty() ? "make" : "load", dtype, "ms");
   set_times(time, summarise({load}));
   speed.rows.push_back(time);
-  Row memory = new_row(speed, "resident", dtype, "MB");
+  Row memory = new_row(speed, "dtype", "resident", dtype, "MB");
   memory.value = (static_cast<double>(resident_memory()) - before) / 1e6;
   memory.predicted = parameter_count(model.config) * format(dtype).block_bytes / 1e6;
   speed.rows.push_back(memory);
@@ -66,11 +55,11 @@ void add_agreement(Speed& speed, DType dtype, const Tensor2& logits, const Tenso
       difference = std::max(difference, std::abs(x[i] - y[i]));
     }
   }
-  Row top1 = new_row(speed, "top1_agreement", dtype, "%");
+  Row top1 = new_row(speed, "dtype", "top1_agreement", dtype, "%");
   top1.tokens = T;
   top1.value = 100.0 * same / T;
   speed.rows.push_back(top1);
-  Row error = new_row(speed, "largest_difference", dtype, "of max");
+  Row error = new_row(speed, "dtype", "largest_difference", dtype, "of max");
   error.tokens = T;
   error.value = difference / largest;
   speed.rows.push_back(error);

@@ -53,11 +53,9 @@ std::string conclusion(const Speed& speed) {
               reason(speed, row.threads, best.threads);
     }
   }
-  const bool same = std::all_of(decode.begin(), decode.end(), [&](const Row& row) {
-    return row.output_hash == best.output_hash;
-  });
   text += ". A prompt is read fastest by " + threads_text(best_of(prefill).threads);
-  text += same ? ". All teams write the same tokens." : ". THE TEAMS WRITE DIFFERENT TOKENS.";
+  text += same_output(decode) ? ". All teams write the same tokens."
+                              : ". THE TEAMS WRITE DIFFERENT TOKENS.";
   return text + " Choose --threads " + std::to_string(best.threads) + ".";
 }
 

@@ -1,5 +1,8 @@
 #include "qwen/task.h"
 
+#include <algorithm>
+#include <random>
+
 #include "qwen/interrupt.h"
 
 namespace qwen {
@@ -15,20 +18,77 @@ std::vector<int> sample_ids(const Config& config, int count) {
   return ids;
 }
 
+namespace {
+
+// A greedy text that is being written: the token to read next, and a hash of all of them (FNV-1a).
+struct Text {
+  int next = 0;
+  std::uint64_t hash = 0xCBF29CE484222325;
+};
+
+void read(const Model& model, const Ops& ops, std::span<const int> ids, State& state, Text& text) {
+  if (interrupted()) throw Interrupted{};
+  text.next = argmax(forward(model, ops, ids, state));
+  text.hash = (text.hash ^ static_cast<std::uint64_t>(text.next)) * 0x100000001B3;
+}
+
+// Numbers between -1 and 1 that repeat after a length that no row has.
+void make_up(Tensor3& x) {
+  constexpr std::size_t kLength = 8191;
+  std::minstd_rand random(1);
+  std::vector<float> numbers(kLength);
+  for (float& number : numbers) {
+    number = 2 * static_cast<float>(random()) / static_cast<float>(random.max()) - 1;
+  }
+  for (std::size_t i = 0; i < x.size(); i += kLength) {
+    std::copy_n(numbers.data(), std::min(kLength, x.size() - i), x.data() + i);
+  }
+}
+
+}  // namespace
+
 Run run_task(const Model& model, const Ops& ops, const std::vector<int>& prompt, int steps) {
   State state = empty_state(model.config);
-  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
-  int next = 0;
-  const auto read = [&](std::span<const int> ids) {
-    if (interrupted()) throw Interrupted{};
-    next = argmax(forward(model, ops, ids, state));
-    hash = (hash ^ static_cast<std::uint64_t>(next)) * 0x100000001B3;
-  };
-  const Run prefill = timed([&] { read(prompt); });
+  Text text;
+  const Run prefill = timed([&] { read(model, ops, prompt, state, text); });
   const Run decode = timed([&] {
-    for (int i = 0; i < steps; ++i) read({&next, 1});
+    for (int i = 0; i < steps; ++i) read(model, ops, {&text.next, 1}, state, text);
   });
-  return {{prefill.seconds[0], decode.seconds[0]}, hash};
+  return {{prefill.seconds[0], decode.seconds[0]}, text.hash};
+}
+
+State filled_state(const Config& config, int context, int room) {
+  State state = empty_state(config);
+  for (LayerState& layer : state.layers) {
+    if (KVCache* cache = std::get_if<KVCache>(&layer)) {
+      cache->keys = uninit(context + room, config.num_key_value_heads, config.head_dim);
+      cache->values = uninit(context + room, config.num_key_value_heads, config.head_dim);
+      make_up(cache->keys);
+      make_up(cache->values);
+    }
+  }
+  rewind(config, state, context);
+  return state;
+}
+
+void rewind(const Config& config, State& state, int context) {
+  state.position = context;
+  for (LayerState& layer : state.layers) {
+    if (KVCache* cache = std::get_if<KVCache>(&layer)) {
+      cache->length = context;
+    } else {
+      layer = empty_layer_state(config, LayerType::linear_attention);
+    }
+  }
+}
+
+Run run_steps(const Model& model, const Ops& ops, State& state, int steps) {
+  Text text;
+  Run run = timed([&] {
+    for (int i = 0; i < steps; ++i) read(model, ops, {&text.next, 1}, state, text);
+  });
+  run.hash = text.hash;
+  return run;
 }
 
 }  // namespace qwen
