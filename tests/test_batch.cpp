@@ -704,4 +704,11 @@ TEST_CASE("prompts: a first word keeps its space, an unfinished character is sho
   CHECK(answer_text(tokenizer, line) == " né");
   line.answer.ids.pop_back();
   CHECK(answer_text(tokenizer, line) == decode(tokenizer, line.answer.ids));
+
+  // At the start of a text, this one's decoding takes a space off; an answer is no start.
+  const Tokenizer pieces = load_tokenizer("tokenizers/pieces");
+  REQUIRE(pieces.drops_first_space);
+  line.answer.ids = encode(pieces, "the key");
+  CHECK(decode(pieces, line.answer.ids) == "the key");
+  CHECK(answer_text(pieces, line) == " the key");
 }
