@@ -6,6 +6,7 @@
 #include <map>
 
 #include "qwen/draft.h"
+#include "qwen/json.h"
 #include "qwen/random_model.h"
 #include "qwen/rollback.h"
 #include "qwen/save.h"
@@ -325,6 +326,29 @@ TEST_CASE("speculate: 200 greedy texts with 1 to 4 drafts are those of plain dec
       }
     }
   }
+}
+
+// Held-out questions to the model in the box (tools/eval_tiny.py --save), where it is there.
+const char* const kHeldOut = "tiny_held_out.json";
+
+TEST_CASE("speculate: 200 answers of the trained model with 1 to 4 drafts are those without" *
+          doctest::skip(!std::filesystem::exists(kHeldOut))) {
+  const Drafted at = load_drafted("../../models/tiny");
+  const Json documents = read_json(kHeldOut)["documents"];
+  std::map<int, DraftStats> all, dialogues;  // by drafts a round
+  const std::size_t every = std::max<std::size_t>(1, documents.size() / 200);
+  for (std::size_t n = 0; n < documents.size(); n += every) {
+    const std::vector<int> prompt = documents[n]["prompt"];
+    const Outcome plain = plainly(at.model, prompt, {}, 80);
+    for (int count = 1; count <= 4; ++count) {
+      DraftStats& stats = documents[n]["kind"] == "dialogue" ? dialogues[count] : all[count];
+      check_same(drafting(at.model, mtp_drafter(at.model, ops(), at.mtp, {}), count, prompt, {}, 80,
+                          stats),
+                 plain);
+    }
+  }
+  for (int i = 0; i <= 4; ++i) CHECK_MESSAGE(all[4].rounds[i] > 0, i << " of 4");
+  CHECK(mean_accepted(dialogues[1]) >= 0.75);
 }
 
 TEST_CASE("speculate: the same where every number of drafts is accepted") {
