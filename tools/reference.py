@@ -94,11 +94,11 @@ def make_data():
     save(DATA / "ops.safetensors", operators())
     save(DATA / "mtp.safetensors", mtp.goldens(DATA / "checkpoints" / "wrapper"))
     manifest.write(DATA, checkpoints.VARIANTS, errors)
-    # What is made of these checkpoints: tiny's tokenizer, and the GGUF twins.
+    # What is made of these checkpoints: tiny's tokenizer, the GGUF twins, texts that tiny writes.
     tiny = DATA / "checkpoints" / "tiny"
     vocab_size = str(json.loads((tiny / "config.json").read_text())["vocab_size"])
     for command in (["make_tokenizer.py", "tiny", str(tiny), vocab_size], ["make_gguf.py"],
-                    ["reference_files.py"]):
+                    ["reference_files.py"], ["reference_sampling.py"]):
         subprocess.run([sys.executable, Path(__file__).parent / command[0], *command[1:]], check=True)
 
 

@@ -23,6 +23,10 @@ Written by `tools/reference.py`; this page too. Do not edit: change the script a
   are explained in `tools/reference_traces.py`, those of `ops.safetensors` in `tools/reference_ops.py`.
 - `mtp.safetensors`: the MTP layer of `checkpoints/wrapper`, by `tools/tiny_mtp.py`; the names are explained in
   `tools/reference_mtp.py`, which also makes this file alone.
+- `sampling.json`: what transformers' logits processors and `generate()` make of logits, by
+  `tools/reference_sampling.py`. `chat_cases.json`: conversations as the official templates write them, by
+  `tools/reference_chat.py`. `tiny_held_out.json`: held-out questions and what transformers has models/tiny
+  answer, by `tools/eval_tiny.py --save`. Each script explains its file.
 - `large.safetensors` (`tools/reference.py --large OUT_DIR`): the same for a random checkpoint of the 0.8B's shapes
   with 2,000 rows of embedding. It is 2 GB and not kept here; the command writes it to OUT_DIR, from seed 30.
 - `smollm2_greedy.json` (`tools/reference.py --smollm2 F.gguf`): 64 greedy tokens of SmolLM2-135M-Instruct after each of
