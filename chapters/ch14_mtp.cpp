@@ -124,6 +124,20 @@ Result answer_all(const Session& at, int count, Drafting drafting, const Samplin
   return result;
 }
 
+// The fastest of several times, where that does not take long: all write the same.
+Result fastest(const Session& at, int count, Drafting drafting) {
+  constexpr int kTimes = 5;
+  constexpr double kSeconds = 1;
+  Result best = answer_all(at, count, drafting, {});
+  double spent = best.seconds;
+  for (int i = 1; i < kTimes && spent < kSeconds; ++i) {
+    Result again = answer_all(at, count, drafting, {});
+    spent += again.seconds;
+    if (again.seconds < best.seconds) best = std::move(again);
+  }
+  return best;
+}
+
 // How many rounds had 0, 1, 2 … drafts accepted.
 std::string spread(const DraftStats& stats) {
   std::string text;
@@ -169,7 +183,7 @@ void show_speed(const std::vector<Result>& results) {
 void show_switch(const Session& at, const Result& plain) {
   std::printf("4. drafting while it pays\n");
   for (const int count : {1, 3}) {
-    const Result result = answer_all(at, count, Drafting::while_it_pays, {});
+    const Result result = fastest(at, count, Drafting::while_it_pays);
     expect_same_text(plain.text, result.text, count);
     std::printf("~  %d drafts: %d rounds and %d plain steps, %.2f times as fast; the same text\n",
                 count, round_count(result.stats), result.stats.plain_steps,
@@ -211,7 +225,7 @@ int main(int argc, char** argv) {
 
     std::vector<Result> results;
     for (int count = 0; count <= kMostDrafts; ++count) {
-      results.push_back(answer_all(at, count, Drafting::always, {}));
+      results.push_back(fastest(at, count, Drafting::always));
     }
     show_texts(results);
     show_speed(results);
