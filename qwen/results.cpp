@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <ostream>
+#include <sstream>
 
 #include "qwen/file.h"
 
@@ -85,6 +86,22 @@ std::string one_decimal(double value) {
 
 std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
+}
+
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::string lines;
+  std::size_t column = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (column > 0 && column + 1 + word.size() > width) {
+      lines += '\n';
+      column = 0;
+    }
+    if (column > 0) lines += ' ';
+    lines += word;
+    column += word.size() + (column > 0);
+  }
+  return lines;
 }
 
 std::string hash_text(std::uint64_t hash) {

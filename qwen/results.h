@@ -49,6 +49,9 @@ std::string percent(double share);
 // 16 hexadecimal digits.
 std::string hash_text(std::uint64_t hash);
 
+// The text in lines of at most `width` characters, broken at spaces.
+std::string wrapped(const std::string& text, std::size_t width = 100);
+
 // One line for each row, under a line of headings. Marked with * is what scattered.
 std::string table(const std::vector<Row>& rows);
 

@@ -135,6 +135,14 @@ TEST_CASE("results: figures have four digits, whatever their size") {
   CHECK(percent(0.0904) == "9 %");
 }
 
+TEST_CASE("results: sentences are broken at spaces, a word longer than a line is not") {
+  CHECK(wrapped("one two three", 7) == "one two\nthree");
+  CHECK(wrapped("one two three", 8) == "one two\nthree");
+  CHECK(wrapped("one two three", 13) == "one two three");
+  CHECK(wrapped("a tremendous b", 4) == "a\ntremendous\nb");
+  CHECK(wrapped("").empty());
+}
+
 TEST_CASE("results: the table has a line for each row, and marks what scattered") {
   Row row = decode_row();
   const std::string calm = table({row});
