@@ -110,6 +110,9 @@ void print_prompt(const Options& options, const Tokenizer& tokenizer, const Chat
 // The answer goes to stdout as it comes, what was thought before to stderr, dimmed.
 class Display {
  public:
+  ~Display() {
+    if (thinks_ && is_terminal_) std::fputs("\x1b[0m", stderr);
+  }
   void show(Section section, std::string_view text) {
     const bool thinks = section == Section::thought;
     if (thinks != thinks_ && is_terminal_) std::fputs(thinks ? "\x1b[2m" : "\x1b[0m", stderr);
@@ -139,9 +142,9 @@ void show_answer(ChatSession& session, const Options& options, Speak speak) {
 }
 
 void answer_once(ChatSession& session, const Options& options) {
-  const bool is_open = !session.conversation.chat.messages.empty() && !options.messages.empty();
-  if (is_open && options.prompts.empty()) {
-    if (session.conversation.chat.messages.back().role == Role::assistant) {
+  const std::vector<Message>& messages = session.conversation.chat.messages;
+  if (options.prompts.empty()) {
+    if (!messages.empty() && messages.back().role == Role::assistant) {
       remark("the last message is the assistant's: it is continued");
     }
     show_answer(session, options, [&](const OnText& on_text, const WantsToStop& stop) {

@@ -71,7 +71,7 @@ std::string describe(const AnswerStats& stats, const ChatSession& session) {
   std::string text = format("prompt: %d tokens, %d of them remembered, %d read\n", stats.prompt,
                             stats.known, read);
   text += stats.why.empty() ? "read again: nothing\n"
-                            : format("read again: %d; %s\n", stats.again, stats.why.c_str());
+                            : format("read again: %d: %s\n", stats.again, stats.why.c_str());
   text += format("answer: %d tokens; context: %d of %d; memory: %.2f MB\n", stats.written,
                  stats.positions, context, bytes.total() / 1e6);
   // The first token comes with the prompt's logits: it is part of reading.

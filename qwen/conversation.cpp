@@ -41,13 +41,13 @@ void reuse(const Voice& voice, Conversation& conversation, const Prompt& prompt,
   stats.again = std::max(0, new_from - stats.known);
   const bool in_answer =
       before > 0 && before <= prompt.turns.size() && parting >= prompt.turns[before - 1];
-  stats.why = !in_answer ? "earlier messages stand there in other words"
+  stats.why = !in_answer ? "earlier messages now stand in other words"
               : voice.form.form == ChatForm::qwen3_5
-                  ? "the answer before stands there without its think block"
-                  : "the answer before is cut into other tokens there";
+                  ? "the answer before now stands without its think block"
+                  : "the answer before is now cut into other tokens";
   if (stats.known < parting) {
-    stats.why += "; the two part at " + std::to_string(parting) +
-                 ", the last place to go back to is " + std::to_string(stats.known);
+    stats.why +=
+        " (parted at " + std::to_string(parting) + ", back to " + std::to_string(stats.known) + ")";
   }
 }
 

@@ -115,7 +115,7 @@ TEST_CASE("conversation: only the answer before is read again") {
     CHECK(at.session.last.known == history);
     CHECK(at.session.last.prompt == static_cast<int>(prompt.ids.size()));
     CHECK(at.session.last.again == prompt.turns[prompt.turns.size() - 2] - history);
-    CHECK(at.session.last.why.find("the answer before stands there without its think block") == 0);
+    CHECK(at.session.last.why.find("the answer before now stands without its think block") == 0);
     CHECK(at.session.conversation.sequence.snapshots.size() == 1);  // of however many turns
   }
 }
@@ -184,7 +184,7 @@ TEST_CASE("conversation: results of tools go on from the state, and thoughts are
   const AnswerStats stats = answer(at.session.voice, at.session.conversation, at.session.options);
   CHECK(stats.known == first);  // thoughts since the last question are gone
   CHECK(stats.again > 0);
-  CHECK(stats.why.find("earlier messages stand there in other words") == 0);
+  CHECK(stats.why.find("earlier messages now stand in other words") == 0);
 }
 
 TEST_CASE("conversation: a begun answer is continued, with one header") {
