@@ -6,25 +6,25 @@
 // texts cost, what many of them at once bring, whether drafts pay, and what it costs to wake a
 // thread. Speed does not depend on what the weights say, so without --model they are random.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
+#include <sstream>
 
 #include "qwen/blas_kernel.h"
 #include "qwen/interrupt.h"
-#include "qwen/machine.h"
-#include "qwen/parallel.h"
 #include "qwen/program.h"
 #include "qwen/random_model.h"
+#include "qwen/report.h"
 #include "qwen/speed_batch.h"
 #include "qwen/speed_check.h"
 #include "qwen/speed_chunk.h"
 #include "qwen/speed_context.h"
 #include "qwen/speed_dtype.h"
+#include "qwen/speed_matrix.h"
 #include "qwen/speed_mtp.h"
 #include "qwen/speed_ops.h"
 #include "qwen/speed_pool.h"
 #include "qwen/speed_roofline.h"
+#include "qwen/speed_task.h"
 #include "qwen/speed_threads.h"
 
 using namespace qwen;
@@ -35,6 +35,7 @@ struct Part {
   const char* name;
   const char* question;
   std::string (*run)(Speed&);
+  bool only_by_name = false;  // not part of what runs without --part
 };
 constexpr Part kParts[] = {
     {"roofline", "what could this machine do?", roofline_part},
@@ -46,18 +47,13 @@ constexpr Part kParts[] = {
     {"batch", "how many sequences at once?", batch_part},
     {"mtp", "do drafts pay?", mtp_part},
     {"pool", "what does it cost to wake a thread?", pool_part},
+    {"device", "which device?", device_part, true},
+    {"task", "how fast is one configuration?", task_part, true},
 };
 
-struct Options {
-  std::string model, json;
-  std::vector<std::string> parts;
-  int threads = 0;
-  bool full = false, counts = false;
-};
-
-bool wanted(const Options& options, const std::string& part) {
-  return options.parts.empty() ||
-         std::find(options.parts.begin(), options.parts.end(), part) != options.parts.end();
+bool wanted(const SpeedOptions& options, const Part& part) {
+  if (options.parts.empty()) return !part.only_by_name;
+  return std::find(options.parts.begin(), options.parts.end(), part.name) != options.parts.end();
 }
 
 // Bytes and operations, which are the same on every machine.
@@ -86,97 +82,96 @@ void print_counts() {
   }
 }
 
-Speed prepare(const Options& options) {
-  const DefaultThreads threads = default_threads();
-  const char* from_environment = std::getenv("QWEN_MODEL");
-  const std::string path =
-      options.model.empty() && from_environment ? from_environment : options.model;
-  Speed speed;
-  speed.source = choose_model(path);
-  speed.threads = options.threads > 0 ? options.threads : threads.count;
-  speed.block = ReadBlock(read_block_bytes(largest_cache(caches()), free_memory()));
-  speed.full = options.full;
-  if (options.full) {
-    speed.steps = 128;
-    speed.rounds = {10};
-  } else {
-    speed.rounds = {3, 50};
+// Lines that depend on the machine; for the book, with the marks of tools/book.
+void print_measured(const SpeedOptions& options, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::printf(options.book ? "~ [%s]\n" : "%s\n", line.c_str());
   }
-  return speed;
-}
-
-void print_heading(const Speed& speed, const OrderedJson& machine) {
-  std::printf("%s", describe(machine).c_str());
-  std::printf("model: %s, %.0f million parameters; %d threads\n", speed.source.name.c_str(),
-              parameter_count(speed.source.config) / 1e6, speed.threads);
-  std::printf("%s run: prefill %d tokens, decode %d; a first run, then up to %d more, shuffled\n",
-              speed.full ? "full" : "quick", speed.prompt, speed.steps, speed.rounds.count);
-  std::printf("load average %.2f\n", load_average());
   std::fflush(stdout);
 }
 
-void print_part(const Part& part, const std::vector<Row>& rows, const std::string& conclusion) {
-  std::printf("\n%s: %s\n%s", part.name, part.question, table(rows).c_str());
+void print_heading(const SpeedOptions& options, const Speed& speed, const OrderedJson& machine) {
+  char text[512];
+  std::snprintf(
+      text, sizeof text,
+      "model: %s, %.0f million parameters; %d threads\n"
+      "%s run: prefill %d tokens, decode %d; a first run, then up to %d more, shuffled%s\n"
+      "load average %.2f\n",
+      speed.source.name.c_str(), parameter_count(speed.source.config) / 1e6, speed.threads,
+      speed.full ? "full" : "quick", speed.prompt, speed.steps, speed.rounds.count,
+      speed.full ? ", in processes of their own" : "", load_average());
+  print_measured(options, describe(machine) + text);
+}
+
+void print_part(const SpeedOptions& options, const Part& part, const std::vector<Row>& rows,
+                const std::string& conclusion) {
+  std::printf("\n%s: %s\n", part.name, part.question);
+  print_measured(options, table(rows));
   const auto scattered = [](const Row& row) { return row.scattered; };
   if (std::any_of(rows.begin(), rows.end(), scattered)) {
-    std::printf(
-        "* half of these runs took over 10 %% longer than the best: the machine was busy\n");
+    print_measured(
+        options, "* half of these runs took over 10 % longer than the best: the machine was busy");
   }
-  std::printf("%s\n", conclusion.c_str());
-  std::fflush(stdout);
+  std::istringstream sentences(conclusion);
+  for (std::string line; std::getline(sentences, line);) print_measured(options, wrapped(line));
 }
 
-void measure_speed(const Options& options) {
-  watch_for_interrupt();
-  OrderedJson meta = machine_record();
-  Speed speed = prepare(options);
-  meta["model"] = speed.source.name;
-  meta["threads"] = speed.threads;
-  meta["prompt"] = speed.prompt;
-  meta["steps"] = speed.steps;
-  meta["load_before"] = load_average();
-  if (!options.json.empty()) write_results(options.json, meta, {});  // better to fail now
-  print_heading(speed, meta);
+// Whether it is the one configuration of a process that another has started: that one has checked
+// the results, and the part measures the limits beside the task.
+bool is_one_task(const SpeedOptions& options) {
+  return options.parts == std::vector<std::string>{"task"};
+}
+
+void check(const Speed& speed) {
   check_results(speed.threads);
   std::printf(
       "checked: fast and plain operators, one forward and single tokens, 1 thread and several, "
       "chunks\n");
+}
+
+void measure_speed(const SpeedOptions& options) {
+  Speed speed = prepare_speed(options);
+  OrderedJson meta = record_of(speed.source.name, speed.prompt, speed.steps, speed.rounds.count);
+  meta["threads"] = speed.threads;
+  std::vector<Section> sections;
+  const auto write = [&] {
+    if (!options.json.empty()) write_results(options.json, meta, speed.rows);
+    if (!options.report.empty()) write_report(options.report, meta, sections, speed.rows);
+  };
+  write();  // better to fail now
+  print_heading(options, speed, meta);
+  if (!is_one_task(options)) check(speed);
 
   for (const Part& part : kParts) {
-    // The limits are needed by everybody.
-    if (interrupted() || (!wanted(options, part.name) && part.run != roofline_part)) continue;
+    const bool is_needed = part.run == roofline_part && !is_one_task(options);
+    if (interrupted() || !(is_needed || wanted(options, part))) continue;
     const std::string conclusion = part.run(speed);
-    print_part(part, rows_of(speed, part.name), conclusion);
+    if (!options.book || wanted(options, part)) {
+      print_part(options, part, rows_of(speed, part.name), conclusion);
+    }
+    sections.push_back({part.name, part.question, conclusion});
   }
   meta["load_after"] = load_average();
   meta["interrupted"] = interrupted();
-  std::printf("\nload average %.2f\n", load_average());
-  if (!options.json.empty()) write_results(options.json, meta, speed.rows);
-  if (interrupted()) throw std::runtime_error("interrupted: what was finished is above");
+  if (!options.book) std::printf("\nload average %.2f\n", load_average());
+  write();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Chapter 15: how fast this machine runs the model, and how fast it could.");
-  Options options;
+  SpeedOptions options;
   std::vector<std::string> names;
   for (const Part& part : kParts) names.push_back(part.name);
-  app.add_option("--model", options.model,
-                 "a directory, a .safetensors file or a .gguf file; without it, random weights");
-  app.add_option("--part", options.parts, "only these parts")
-      ->delimiter(',')
-      ->check(CLI::IsMember(names));
-  app.add_option("--threads", options.threads,
-                 "threads to use; without it as many as there are cores to be had")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--json", options.json,
-                 "write all rows, and what they were measured on, to a file");
-  app.add_flag("--full", options.full, "longer texts and more runs: some ten minutes");
-  app.add_flag("--counts", options.counts, "only bytes and operations, nothing is timed");
+  add_speed_options(app, options, names);
   return run_program(app, argc, argv, [&] {
     if (options.counts) return print_counts();
     choose_blas_kernel(argv);
-    measure_speed(options);
+    watch_for_interrupt();
+    const bool is_matrix = options.parts == std::vector<std::string>{"matrix"};
+    is_matrix ? measure_matrix(options) : measure_speed(options);
+    if (interrupted()) throw std::runtime_error("interrupted: what was finished is above");
   });
 }

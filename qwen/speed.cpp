@@ -4,30 +4,59 @@
 #include <filesystem>
 #include <limits>
 
+#include "qwen/hub_cache.h"
 #include "qwen/load.h"
 #include "qwen/parallel.h"
 #include "qwen/random_model.h"
 
 namespace qwen {
 
-ModelSource choose_model(const std::string& path) {
+namespace {
+
+bool is_shape(const std::string& name) {
+  const std::vector<std::string> names = shape_names();
+  return std::find(names.begin(), names.end(), name) != names.end() &&
+         !std::filesystem::exists(name);
+}
+
+// Whether its float32 weights leave half of the free memory to others.
+bool fits(const Config& config) {
+  return parameter_count(config) * sizeof(float) <= 0.5 * static_cast<double>(free_memory());
+}
+
+std::string usual_model() {
+  const auto found = qwen_in_hub_cache();
+  if (found && fits(read_config(*found))) return *found;
+  const std::string usual = "qwen3.5-0.8b";
+  return fits(named_shape(usual)) ? usual : "smollm2-135m";
+}
+
+// The last folder or file of a path; of the hub's cache, models--Qwen--NAME/snapshots/…, the name.
+std::string shown_name(std::filesystem::path path) {
+  path = path.lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.parent_path().filename() != "snapshots") return path.filename().string();
+  const std::string folder = path.parent_path().parent_path().filename().string();
+  const std::size_t last = folder.rfind("--");
+  return last == folder.npos ? folder : folder.substr(last + 2);
+}
+
+}  // namespace
+
+ModelSource choose_model(const std::string& path_or_shape) {
   ModelSource source;
-  if (!path.empty()) {
-    source.path = path;
-    source.name = std::filesystem::path(path).lexically_normal().filename().string();
-    source.config = read_config(path);
-    source.stored = find(open_checkpoint(path), "model.embed_tokens.weight").dtype;
-    // Block formats are unpacked when they are loaded.
-    if (format(source.stored).block_values > 1) source.stored = DType::F32;
+  source.asked = path_or_shape.empty() ? usual_model() : path_or_shape;
+  if (is_shape(source.asked)) {
+    source.name = source.asked + " (random weights)";
+    source.config = named_shape(source.asked);
     return source;
   }
-  source.name = "qwen3.5-0.8b";
-  source.config = named_shape(source.name);
-  if (parameter_count(source.config) * sizeof(float) > 0.5 * static_cast<double>(free_memory())) {
-    source.name = "smollm2-135m";
-    source.config = named_shape(source.name);
-  }
-  source.name += " (random weights)";
+  source.path = source.asked;
+  source.name = shown_name(source.path);
+  source.config = read_config(source.path);
+  source.stored = find(open_checkpoint(source.path), "model.embed_tokens.weight").dtype;
+  // Block formats are unpacked when they are loaded.
+  if (format(source.stored).block_values > 1) source.stored = DType::F32;
   return source;
 }
 
@@ -93,6 +122,29 @@ void note_limits(Speed& speed, int threads, const std::vector<Run>& probes) {
     better(best.bandwidth, run.seconds[0]);
     better(best.fma, run.seconds[1]);
     better(best.dot, run.seconds[2]);
+  }
+}
+
+void add_limit_rows(Speed& speed, const std::string& part, int threads,
+                    const std::vector<Run>& probes) {
+  struct Figure {
+    const char* metric;
+    const char* dtype;
+    const char* unit;
+  };
+  constexpr Figure kFigures[] = {
+      {"bandwidth", "", "GB/s"}, {"fma_peak", "f32", "GFLOP/s"}, {"dot_peak", "bf16", "GFLOP/s"}};
+  for (std::size_t phase = 0; phase < 3; ++phase) {
+    const Summary times = summarise(probes, phase);
+    if (times.runs == 0 || times.min == 0) continue;  // the CPU cannot do it
+    Row row;
+    row.part = part;
+    row.metric = kFigures[phase].metric;
+    row.dtype = kFigures[phase].dtype;
+    row.unit = kFigures[phase].unit;
+    row.threads = threads;
+    set_times(row, times, 1);
+    speed.rows.push_back(row);
   }
 }
 

@@ -16,15 +16,17 @@ namespace qwen {
 
 // What there is to run: a checkpoint, or a shape to fill with random weights.
 struct ModelSource {
-  std::string name;  // as shown
-  std::string path;  // empty: random, in memory
+  std::string name;   // as shown
+  std::string asked;  // what choose_model makes the same of
+  std::string path;   // empty: random, in memory
   Config config;
-  DType stored = DType::BF16;  // as it lies in the checkpoint
+  DType stored = DType::BF16;  // of all parts that do not vary it; as it lies in the checkpoint
 };
 
-// The checkpoint at `path`; where that is empty, Qwen3.5-0.8B's shape, or SmolLM2-135M's where the
-// former's float32 weights would take more than half of the free memory.
-ModelSource choose_model(const std::string& path);
+// The checkpoint at that path, or random weights in the shape of that name (random_model.h). For
+// an empty string a Qwen3.5 that lies in the hub's cache, else Qwen3.5-0.8B's shape; where their
+// float32 weights would take more than half of the free memory, SmolLM2-135M's.
+ModelSource choose_model(const std::string& path_or_shape);
 
 // Loads or makes it, its matrices in that type.
 Model open_model(const ModelSource& source, DType dtype);
@@ -60,6 +62,10 @@ Contender on_team(int threads, const std::string& name, const std::function<Run(
 // float32, for 1e9 in bf16.
 Contender probe(const Speed& speed, int threads);
 void note_limits(Speed& speed, int threads, const std::vector<Run>& probes);
+
+// Rows of what a probe has shown: "bandwidth", "fma_peak", "dot_peak".
+void add_limit_rows(Speed& speed, const std::string& part, int threads,
+                    const std::vector<Run>& probes);
 
 // What the best team has shown of each.
 Limits best_limits(const Speed& speed);

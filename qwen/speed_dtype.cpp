@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "qwen/parallel.h"
+#include "qwen/speed_task.h"
 #include "qwen/tables.h"
 #include "qwen/task.h"
 
@@ -100,6 +101,22 @@ std::string conclusion(const Speed& speed) {
          percent(*percent_of_limit(*fastest) / 100) + " of what the memory allows.";
 }
 
+// All types in this process.
+void measure_here(Speed& speed, const std::vector<Model>& models) {
+  const Ops ops = fast_ops();
+  const std::vector<int> prompt = sample_ids(speed.source.config, speed.prompt);
+  std::vector<Contender> contenders = {probe(speed, speed.threads)};
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    contenders.push_back(on_team(speed.threads, format(kTypes[i]).name,
+                                 [&, i] { return run_task(models[i], ops, prompt, speed.steps); }));
+  }
+  const auto runs = measure("dtype", contenders, speed.rounds);
+  note_limits(speed, speed.threads, runs[0]);
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    add_task_rows(speed, "dtype", kTypes[i], speed.threads, runs[i + 1]);
+  }
+}
+
 }  // namespace
 
 std::string dtype_part(Speed& speed) {
@@ -116,17 +133,14 @@ std::string dtype_part(Speed& speed) {
     }
   }
 
-  const Ops ops = fast_ops();
-  const std::vector<int> prompt = sample_ids(speed.source.config, speed.prompt);
-  std::vector<Contender> contenders = {probe(speed, speed.threads)};
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    contenders.push_back(on_team(speed.threads, format(kTypes[i]).name,
-                                 [&, i] { return run_task(models[i], ops, prompt, speed.steps); }));
-  }
-  const auto runs = measure("dtype", contenders, speed.rounds);
-  note_limits(speed, speed.threads, runs[0]);
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    add_task_rows(speed, "dtype", kTypes[i], speed.threads, runs[i + 1]);
+  if (speed.full) {
+    models.clear();  // the processes need the memory
+    std::vector<std::string> names;
+    for (const DType dtype : kTypes) names.push_back(format(dtype).name);
+    add_process_rows(speed, "dtype",
+                     all_configurations({speed.source.asked}, names, {"cpu"}, {speed.threads}));
+  } else {
+    measure_here(speed, models);
   }
   predict_from_f32(speed);
   return conclusion(speed);

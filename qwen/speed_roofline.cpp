@@ -3,28 +3,6 @@
 namespace qwen {
 namespace {
 
-void add_rows(Speed& speed, int threads, const std::vector<Run>& runs) {
-  struct Figure {
-    const char* metric;
-    const char* dtype;
-    const char* unit;
-  };
-  constexpr Figure kFigures[] = {
-      {"bandwidth", "", "GB/s"}, {"fma_peak", "f32", "GFLOP/s"}, {"dot_peak", "bf16", "GFLOP/s"}};
-  for (std::size_t phase = 0; phase < 3; ++phase) {
-    const Summary times = summarise(runs, phase);
-    if (times.runs == 0 || times.min == 0) continue;  // the CPU cannot do it
-    Row row;
-    row.part = "roofline";
-    row.metric = kFigures[phase].metric;
-    row.dtype = kFigures[phase].dtype;
-    row.unit = kFigures[phase].unit;
-    row.threads = threads;
-    set_times(row, times, 1);
-    speed.rows.push_back(row);
-  }
-}
-
 std::string conclusion(const Speed& speed, int all) {
   const Limits& limits = speed.limits.at(all);
   const Config& config = speed.source.config;
@@ -59,7 +37,7 @@ std::string roofline_part(Speed& speed) {
   for (std::size_t i = 0; i < teams.size(); ++i) {
     if (runs[i].empty()) return "";
     note_limits(speed, teams[i], runs[i]);
-    add_rows(speed, teams[i], runs[i]);
+    add_limit_rows(speed, "roofline", teams[i], runs[i]);
   }
   return conclusion(speed, speed.threads);
 }

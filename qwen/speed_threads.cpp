@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "qwen/speed_task.h"
 #include "qwen/tables.h"
 #include "qwen/task.h"
 
@@ -67,13 +68,19 @@ std::vector<int> teams_to_try(int cores, int logical_cpus) {
   return {teams.begin(), teams.end()};
 }
 
-std::string threads_part(Speed& speed) {
+namespace {
+
+std::vector<int> teams_of(const Speed& speed) {
+  return teams_to_try(speed.threads, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// All teams in this process.
+void measure_here(Speed& speed) {
   const DType dtype = speed.source.stored;
   const Model model = open_model(speed.source, dtype);
   const Ops ops = fast_ops();
   const std::vector<int> prompt = sample_ids(model.config, speed.prompt);
-  const std::vector<int> teams =
-      teams_to_try(speed.threads, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::vector<int> teams = teams_of(speed);
 
   std::vector<Contender> contenders;
   for (const int threads : teams) {
@@ -86,6 +93,18 @@ std::string threads_part(Speed& speed) {
   for (std::size_t i = 0; i < teams.size(); ++i) {
     if (runs[2 * i].empty() || runs[2 * i + 1].empty()) continue;
     add_task_rows(speed, "threads", dtype, teams[i], runs[2 * i]);
+  }
+}
+
+}  // namespace
+
+std::string threads_part(Speed& speed) {
+  if (speed.full) {
+    add_process_rows(speed, "threads",
+                     all_configurations({speed.source.asked}, {format(speed.source.stored).name},
+                                        {"cpu"}, teams_of(speed)));
+  } else {
+    measure_here(speed);
   }
   return rows_of(speed, "threads").empty() ? "" : conclusion(speed);
 }

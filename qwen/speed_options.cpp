@@ -1,0 +1,113 @@
+#include "qwen/speed_options.h"
+
+#include <cstdlib>
+#include <ctime>
+
+#include "qwen/machine.h"
+
+namespace qwen {
+namespace {
+
+// Several values make configurations, and those are for the matrix.
+void check_counts(const SpeedOptions& options) {
+  const bool is_matrix = options.parts == std::vector<std::string>{"matrix"};
+  if (is_matrix) return;
+  for (const std::string& part : options.parts) {
+    if (part == "matrix") throw CLI::ValidationError("--part", "matrix is measured alone");
+  }
+  const auto at_most_one = [](const char* option, std::size_t count) {
+    if (count > 1) {
+      throw CLI::ValidationError(option, "several values make a matrix: --part matrix");
+    }
+  };
+  at_most_one("--model", options.models.size());
+  at_most_one("--dtype", options.dtypes.size());
+  at_most_one("--threads", options.threads.size());
+}
+
+std::string now() {
+  const std::time_t seconds = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", std::gmtime(&seconds));
+  return text;
+}
+
+}  // namespace
+
+void add_speed_options(CLI::App& app, SpeedOptions& options, std::vector<std::string> parts) {
+  parts.push_back("matrix");
+  app.add_option("--part", options.parts,
+                 "only these parts; `matrix` is every --model in every --dtype with every number "
+                 "of --threads, each in processes of its own")
+      ->delimiter(',')
+      ->check(CLI::IsMember(parts));
+  app.add_option(
+      "--model", options.models,
+      "a directory, a .safetensors file, a .gguf file, or the name of a shape to fill "
+      "with random weights; without it $QWEN_MODEL, a Qwen3.5 in the hub's cache, or the "
+      "shape qwen3.5-0.8b");
+  app.add_option("--dtype", options.dtypes, "the type of the matrices; without it as stored")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  app.add_option("--device", options.devices, "what it runs on")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"cpu"}))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads,
+                 "threads to use; without it as many as there are cores to be had")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--prompt", options.prompt, "tokens to read; 203 without it")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--steps", options.steps,
+                 "tokens to write; 32 without it, 128 with --full and in a matrix")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--runs", options.runs,
+                 "runs besides the first; without it up to 3, 10 with --full and in a matrix")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--json", options.json,
+                 "write all rows, and what they were measured on, to a file; a matrix goes on "
+                 "where the file ends");
+  app.add_option("--report", options.report, "write them as a page with charts, HTML");
+  app.add_flag("--full", options.full,
+               "longer texts, more runs, every configuration in processes of its own: half an "
+               "hour");
+  app.add_flag("--counts", options.counts, "only bytes and operations, nothing is timed");
+  app.add_flag("--book", options.book,
+               "print only the parts asked for, and mark what depends on the machine with ~");
+  app.callback([&options] { check_counts(options); });
+}
+
+std::string chosen_model(const SpeedOptions& options) {
+  if (!options.models.empty()) return options.models[0];
+  const char* from_environment = std::getenv("QWEN_MODEL");
+  return from_environment ? from_environment : "";
+}
+
+Speed prepare_speed(const SpeedOptions& options) {
+  constexpr double kSecondsOfAPart = 50;
+  Speed speed;
+  speed.source = choose_model(chosen_model(options));
+  if (!options.dtypes.empty()) speed.source.stored = dtype_from_name(options.dtypes[0]);
+  speed.threads = options.threads.empty() ? default_threads().count : options.threads[0];
+  speed.block = ReadBlock(read_block_bytes(largest_cache(caches()), free_memory()));
+  speed.full = options.full;
+  speed.prompt = options.prompt.value_or(203);
+  speed.steps = options.steps.value_or(options.full ? 128 : 32);
+  speed.rounds = options.full ? Rounds{10} : Rounds{3, kSecondsOfAPart};
+  if (options.runs) speed.rounds = {*options.runs};
+  return speed;
+}
+
+OrderedJson record_of(const std::string& model, int prompt, int steps, int runs) {
+  OrderedJson meta = machine_record();
+  meta["date"] = now();
+  meta["model"] = model;
+  meta["prompt"] = prompt;
+  meta["steps"] = steps;
+  meta["runs"] = runs;
+  meta["load_before"] = load_average();
+  return meta;
+}
+
+}  // namespace qwen
