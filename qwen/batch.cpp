@@ -148,7 +148,7 @@ std::vector<Running> step(const Model& model, const Ops& ops, Batch& batch, int 
   for (Running& running : batch) {
     if (can_write(running)) writers.push_back(&running);
   }
-  // Sorting a vocabulary takes a while; each looks only at what is its own.
+  // Choosing from a large vocabulary takes a while; each looks only at what is its own.
   std::vector<int> chosen(writers.size());
   parallel_for(static_cast<int>(writers.size()), 1, [&](int begin, int end) {
     for (int i = begin; i < end; ++i) {

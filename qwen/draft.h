@@ -1,7 +1,6 @@
 // Guess, then look: drafts of the tokens to come, and the model's verdict on them.
 //
-//   drafter ─ d1 d2 … dk ─ one call of the model on all of them ─ verify ─ d1 … da, and one of its
-//   own
+//   drafter ─ d1 … dk ─ one call of the model on all of them ─ verify ─ d1 … da, and one more
 //
 // verify() keeps the text what it would have been: word for word where the likeliest token is
 // chosen, in distribution where tokens are drawn.

@@ -1,9 +1,10 @@
 // Multi-token prediction: a small layer behind the model that guesses one token further.
 //
 //   token p + 1 ─ embed ─ pre_fc_norm_embedding ─┐
-//   h_p, after the final norm ─ pre_fc_norm_hidden ─ fc ─ layer ─ norm ─ the model's head ─ token p
-//   + 2
-//                                                          │ KV cache of its own
+//                                                fc ─ layer ─ norm ─ the model's head ─ token p + 2
+//   h_p ───────────────── pre_fc_norm_hidden ────┘    (own KV)
+//
+// h_p is the model's last row at position p, after the final norm.
 #pragma once
 
 #include <optional>
@@ -28,11 +29,12 @@ struct Mtp {
 Mtp load_mtp(const Config& config, const Checkpoint& checkpoint,
              std::optional<DType> dtype = std::nullopt);
 
-// hidden [T, hidden_size]: the model's states of T tokens in a row; next_ids [T]: the token after
-// each -> [T, hidden_size], what the head makes the logits of the tokens two further on of.
-// `memory` holds the KV of the rows before and is moved on.
+// hidden [T, hidden_size]: the model's rows of T tokens that follow each other, after the final
+// norm; next_ids [T]: the token after each -> [T, hidden_size], from which the head makes the
+// logits of the token two further on than each. `memory` holds the KV of the rows before and is
+// moved on.
 //
-// The result may take the place of `hidden` to guess further: only the embedding is news then.
+// To guess further, the result takes the place of `hidden`, and the guess that of the token.
 Tensor2 mtp_forward(const Model& model, const Ops& ops, const Mtp& mtp, const Tensor2& hidden,
                     std::span<const int> next_ids, LayerState& memory);
 

@@ -18,11 +18,11 @@ namespace qwen {
 struct Sampling {
   double temperature = 0;  // 0: greedy, the likeliest token
   int top_k = 0;           // only the k likeliest; 0, or more than there are: all
-  double top_p = 1;        // the fewest likeliest that together reach p
-  double min_p = 0;        // only those at least p times as likely as the likeliest
-  double repetition_penalty =
-      1;                        // of every token seen: a logit > 0 is divided by it, < 0 multiplied
-  double presence_penalty = 0;  // taken off once from tokens that the answer has
+  double top_p = 1;        // only the fewest likeliest that together reach top_p
+  double min_p = 0;        // only those at least min_p times as likely as the likeliest
+  // Of tokens in prompt or answer, logits above 0 are divided by it, those below multiplied.
+  double repetition_penalty = 1;
+  double presence_penalty = 0;   // taken once off the logits of tokens that the answer has
   double frequency_penalty = 0;  // taken off for each time the answer has them
   std::uint64_t seed = 0;
 };
