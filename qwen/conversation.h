@@ -45,7 +45,7 @@ struct AnswerOptions {
 struct AnswerStats {
   int prompt = 0;     // tokens of the conversation up to the answer
   int known = 0;      // of them remembered
-  int again = 0;      // of those read: how many had been read for an answer before
+  int again = 0;      // of those read: how many belong to turns that had been read before
   std::string why;    // … and why; empty where none
   int written = 0;    // tokens of the answer
   int positions = 0;  // the sequence's length in the end
@@ -58,8 +58,8 @@ struct AnswerStats {
 using WantsToStop = std::function<bool()>;
 
 // Lets the voice answer the last message (or continue it, if it is the assistant's), and adds the
-// answer to the messages. One that is stopped before its first token adds nothing. The seed of the
-// n-th answer is sampling.seed + n.
+// answer to the messages. One that is stopped before its first token adds nothing. Its seed is
+// sampling.seed plus the number of the assistant's messages before it.
 // std::invalid_argument, and nothing changed but what is remembered, where the template does not
 // take the messages or they do not fit into the model's context.
 AnswerStats answer(const Voice& voice, Conversation& conversation, const AnswerOptions& options,
