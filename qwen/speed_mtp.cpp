@@ -162,7 +162,7 @@ double tokens_of_round(double acceptance, int drafts) {
 
 std::string mtp_part(Speed& speed) {
   if (speed.source.config.mtp_num_hidden_layers == 0) return "This model has no MTP layer.";
-  const int tokens = speed.full ? 64 : 9;
+  const int tokens = speed.full ? 64 : 7;
   const Drafted drafted = open_drafted(speed);
   const Ops ops = fast_ops();
   std::vector<DraftStats> stats(kMostDrafts + 1);

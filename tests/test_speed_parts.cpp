@@ -333,7 +333,7 @@ TEST_CASE("mtp: with and without drafts the same text, and what other acceptance
   const std::vector<Row> rows = checked_rows(speed, "mtp");
   const Row* plain = find_row(rows, "decode", 2);
   REQUIRE(plain != nullptr);
-  CHECK(*plain->tokens == 8);
+  CHECK(*plain->tokens == 6);
   for (const char* drafts : {"1_draft", "2_drafts", "3_drafts", "4_drafts"}) {
     CAPTURE(drafts);
     const auto row = [&](const std::string& what) {
