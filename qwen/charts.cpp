@@ -40,15 +40,16 @@ bool varies(const std::vector<Row>& rows, const Aspect& aspect) {
                      [&](const Row& row) { return aspect.text(row) != aspect.text(rows[0]); });
 }
 
-// "bf16, 2 threads": all in which the rows differ, but for the axis.
-std::string label(const Row& row, const std::vector<Row>& rows, const std::string& axis = "") {
+// "bf16, 2 threads": all in which the rows differ, but for what `leave_out` names.
+std::string label(const Row& row, const std::vector<Row>& rows,
+                  const std::set<std::string>& leave_out = {}) {
   std::string text;
   for (const Aspect& aspect : aspects()) {
     const std::string part = aspect.text(row);
-    if (aspect.name == axis || part.empty() || !varies(rows, aspect)) continue;
+    if (leave_out.count(aspect.name) || part.empty() || !varies(rows, aspect)) continue;
     text += (text.empty() ? "" : ", ") + part;
   }
-  return text.empty() ? row.metric : text;
+  return text;
 }
 
 struct XAxis {
@@ -56,7 +57,7 @@ struct XAxis {
   std::optional<int> Row::*value;
 };
 constexpr XAxis kAxes[] = {
-    {"tokens", &Row::tokens}, {"context", &Row::context}, {"batch", &Row::batch}};
+    {"batch", &Row::batch}, {"context", &Row::context}, {"tokens", &Row::tokens}};
 
 // The axis with the most values, three at least; nullptr for none.
 const XAxis* axis_of(const std::vector<Row>& rows) {
@@ -75,65 +76,81 @@ const XAxis* axis_of(const std::vector<Row>& rows) {
   return best;
 }
 
-std::string title(const std::vector<Row>& rows) {
-  const bool one_metric = !varies(rows, aspects()[0]);
-  return one_metric ? rows[0].metric + ", " + rows[0].unit : "in " + rows[0].unit;
-}
-
-std::string lines_over(const XAxis& axis, const std::vector<Row>& rows) {
+std::string lines_over(const XAxis& axis, const std::string& title, const std::vector<Row>& rows) {
   std::vector<Line> lines;
   for (const Row& row : rows) {
     if (!(row.*axis.value)) continue;
-    const std::string name = label(row, rows, axis.name);
+    // A longer context or a larger batch changes the number of tokens, too: one axis is enough.
+    std::string name = label(row, rows, {"tokens", "context", "batch"});
+    if (name.empty()) name = row.metric;
     auto line = std::find_if(lines.begin(), lines.end(),
                              [&](const Line& known) { return known.label == name; });
     if (line == lines.end()) line = lines.insert(lines.end(), {name, {}});
     line->points.push_back({*(row.*axis.value), row.value});
   }
   for (Line& line : lines) std::sort(line.points.begin(), line.points.end());
-  return line_chart(title(rows), axis.name, lines);
+  return line_chart(title, axis.name, lines);
 }
 
-std::string bars_of(const std::vector<Row>& rows) {
+std::string bars_of(const std::string& title, const std::vector<Row>& rows) {
   std::vector<Bar> bars;
   for (const Row& row : rows) {
-    bars.push_back({label(row, rows), row.value,
+    const std::string name = label(row, rows);
+    bars.push_back({name.empty() ? row.metric : name, row.value,
                     figure(row.value) + " " + row.unit + (row.scattered ? " *" : ""), row.limit,
                     row.predicted});
   }
-  return bar_chart(title(rows), bars);
+  return bar_chart(title, bars);
 }
 
-// The rows for which the key is the same, in groups, by first appearance.
-std::vector<std::vector<Row>> grouped(const std::vector<Row>& rows, std::string Row::*key) {
-  std::vector<std::vector<Row>> groups;
+using Group = std::pair<std::string, std::vector<Row>>;
+
+// The rows of each key, by first appearance.
+std::vector<Group> grouped(const std::vector<Row>& rows,
+                           const std::function<std::string(const Row&)>& key) {
+  std::vector<Group> groups;
   for (const Row& row : rows) {
-    const auto same = std::find_if(groups.begin(), groups.end(),
-                                   [&](const auto& group) { return group[0].*key == row.*key; });
-    if (same == groups.end()) {
-      groups.push_back({row});
-    } else {
-      same->push_back(row);
-    }
+    const std::string own = key(row);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& known) { return known.first == own; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {own, {}});
+    group->second.push_back(row);
   }
   return groups;
+}
+
+// A chart for each metric, whose bars differ in the rest; or, of many metrics, a chart for each
+// combination of the rest, whose bars are the metrics. What would stand alone shares a last one.
+std::vector<std::string> bars_by_group(const std::string& unit, const std::vector<Row>& rows) {
+  constexpr std::size_t kManyMetrics = 4;
+  std::vector<Group> groups = grouped(rows, [](const Row& row) { return row.metric; });
+  const std::vector<Group> by_rest =
+      grouped(rows, [&](const Row& row) { return label(row, rows, {"metric"}); });
+  if (groups.size() >= kManyMetrics && groups.size() > by_rest.size()) groups = by_rest;
+
+  std::vector<std::string> drawings;
+  std::vector<Row> alone;
+  for (const auto& [key, group] : groups) {
+    if (group.size() == 1) {
+      alone.push_back(group[0]);
+    } else {
+      drawings.push_back(bars_of(key.empty() ? "in " + unit : key + ", " + unit, group));
+    }
+  }
+  if (alone.size() > 1) drawings.push_back(bars_of("in " + unit, alone));
+  return drawings;
 }
 
 }  // namespace
 
 std::vector<std::string> charts(const std::vector<Row>& rows) {
   std::vector<std::string> drawings;
-  for (const std::vector<Row>& in_unit : grouped(rows, &Row::unit)) {
+  for (const auto& [unit, in_unit] : grouped(rows, [](const Row& row) { return row.unit; })) {
     if (const XAxis* axis = axis_of(in_unit)) {
-      drawings.push_back(lines_over(*axis, in_unit));
-      continue;
+      drawings.push_back(lines_over(*axis, "in " + unit, in_unit));
+    } else {
+      for (const std::string& drawing : bars_by_group(unit, in_unit)) drawings.push_back(drawing);
     }
-    std::vector<Row> single;
-    for (const std::vector<Row>& of_metric : grouped(in_unit, &Row::metric)) {
-      if (of_metric.size() == 1) single.push_back(of_metric[0]);
-      if (of_metric.size() > 1) drawings.push_back(bars_of(of_metric));
-    }
-    if (single.size() > 1) drawings.push_back(bars_of(single));
   }
   return drawings;
 }

@@ -169,6 +169,33 @@ TEST_CASE("charts: what repeats becomes bars, what varies in length lines, a sin
   CHECK(of("unknown").empty());
 }
 
+TEST_CASE("charts: many metrics are bars of one chart for each of what they are measured with") {
+  std::vector<Row> rows;
+  for (const int tokens : {1, 203}) {
+    for (const char* metric : {"a", "b", "c", "d"}) {
+      rows.push_back(row_of("ops", metric, "ms", 2, 2, tokens));
+    }
+  }
+  const auto drawn = charts(rows);
+  REQUIRE(drawn.size() == 2);
+  CHECK(drawn[0].find(">1 token, ms<") != std::string::npos);
+  CHECK(drawn[1].find(">203 tokens, ms<") != std::string::npos);
+  CHECK(count(drawn[1], "class=\"bar\"") == 4);
+  CHECK(drawn[1].find(">d<") != std::string::npos);
+}
+
+TEST_CASE("charts: a batch is one line, though its tokens grow with it") {
+  std::vector<Row> rows;
+  for (const int batch : {1, 2, 4}) {
+    rows.push_back(row_of("batch", "decode", "tok/s", 10 * batch, 2, 32 * batch));
+    rows.back().batch = batch;
+  }
+  const auto drawn = charts(rows);
+  REQUIRE(drawn.size() == 1);
+  CHECK(count(drawn[0], "class=\"curve ") == 1 + 1);  // and in the legend
+  CHECK(drawn[0].find(">batch<") != std::string::npos);
+}
+
 TEST_CASE("svg: a bar is as long as its value, the longest as wide as the drawing") {
   const std::string chart = bar_chart("t", {{"a", 5, "5", {}, {}}, {"b", 10, "10", 20, {}}});
   CHECK(chart.find("width=\"100.0\" height=\"10.0\" class=\"bar\"") != std::string::npos);
