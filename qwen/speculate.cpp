@@ -181,6 +181,7 @@ Answer speculate(const Model& model, const Ops& ops, const Drafter& drafter, int
                                 " tokens at most: expected numbers "
                                 "from 0");
   }
+  count = std::min(count, max_tokens);  // more never have room in an answer
   stats.rounds.resize(std::max<std::size_t>(stats.rounds.size(), count + 1));
   Speculation text(model, ops, drafter, sequence, sampling, on_token, stats);
   text.begin(prompt, max_tokens);

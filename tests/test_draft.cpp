@@ -2,6 +2,7 @@
 // not the distribution that tokens are drawn from.
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cmath>
 #include <map>
 
@@ -437,6 +438,19 @@ TEST_CASE("speculate: an answer ends within a round as it does token by token") 
     Model narrow = at.model;
     narrow.config.max_position_embeddings = 7 + place;
     CHECK(compare(narrow, 20, {}).ending == Ending::context);
+  }
+}
+
+TEST_CASE("speculate: more drafts than an answer has tokens are as many as have room") {
+  const Drafted& at = models()[0];
+  const std::vector<int> prompt = random_ids(7, at.model.config.vocab_size, 3);
+  const Outcome plain = plainly(at.model, prompt, {}, 9);
+  for (const int count : {9, 100, INT_MAX}) {
+    DraftStats stats;
+    check_same(
+        drafting(at.model, mtp_drafter(at.model, ops(), at.mtp, {}), count, prompt, {}, 9, stats),
+        plain);
+    CHECK(stats.rounds.size() == 10);
   }
 }
 
