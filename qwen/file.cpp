@@ -60,15 +60,19 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   const auto cannot = [&](const std::string& why) {
     return std::runtime_error("cannot write " + path + ": " + why);
   };
-  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
-    throw cannot("it exists and is not a regular file");
+  std::string target = path;
+  if (fs::exists(path, error)) {
+    if (!fs::is_regular_file(path, error)) throw cannot("it exists and is not a regular file");
+    // A new file can take the place of one that must not be written, and of a link to another.
+    if (access(path.c_str(), W_OK) != 0) throw cannot(std::generic_category().message(errno));
+    target = fs::canonical(path).string();
   }
-  const std::string unfinished = path + ".part-" + std::to_string(getpid());
+  const std::string unfinished = target + ".part-" + std::to_string(getpid());
   errno = 0;
   std::ofstream file(unfinished, std::ios::binary);
   if (file) write(file);
   file.close();
-  if (file) fs::rename(unfinished, path, error);
+  if (file) fs::rename(unfinished, target, error);
   if (file && !error) return;
   const std::string why = error ? error.message() : std::generic_category().message(errno);
   fs::remove(unfinished, error);

@@ -1,4 +1,5 @@
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -38,6 +39,25 @@ TEST_CASE("file: neither a folder, a pipe nor a link to a device is replaced by 
                       "cannot write " + path + ": it exists and is not a regular file");
   }
   CHECK(entries(folder.path()) == 2);
+}
+
+TEST_CASE("file: a link stays, and the file it names is written") {
+  const TempDir folder;
+  const std::string link = folder.path() + "/link", file = folder.write("a", "old");
+  fs::create_symlink("a", link);
+  write_file(link, [](std::ostream& out) { out << "new"; });
+  CHECK(fs::is_symlink(link));
+  CHECK(contents(file) == "new");
+}
+
+TEST_CASE("file: one that must not be written stays, even where its folder may be" *
+          doctest::skip(geteuid() == 0)) {  // root may write everything
+  const TempDir folder;
+  const std::string path = folder.write("a", "old");
+  fs::permissions(path, fs::perms::owner_read);
+  check_throws_with([&] { write_file(path, [](std::ostream& out) { out << "new"; }); },
+                    "cannot write " + path + ": Permission denied");
+  CHECK(contents(path) == "old");
 }
 
 TEST_CASE("file: what cannot be written is said with the reason, and nothing stays behind") {
