@@ -1,7 +1,9 @@
 #include "qwen/json.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "qwen/file.h"
@@ -11,6 +13,8 @@ namespace {
 
 // Real files need less than 10; what goes far beyond would overflow the stack of whoever walks it.
 constexpr int kMaxDepth = 100;
+// As many members are found one by one in the time that reading a file takes; ten thousand are not.
+constexpr int kMaxOrderedMembers = 1000;
 constexpr std::size_t kShownLength = 100;
 
 [[noreturn]] void fail_syntax(std::string_view text, std::size_t position,
@@ -35,10 +39,18 @@ bool is_integer_between(const Json& value, std::int64_t lowest, std::int64_t hig
 
 template <class AnyJson>
 AnyJson parse(std::string_view text, const std::string& source) {
-  const auto check_depth = [&](int depth, typename AnyJson::parse_event_t, const AnyJson&) {
+  using Event = typename AnyJson::parse_event_t;
+  constexpr bool is_ordered = std::is_same_v<AnyJson, OrderedJson>;
+  std::array<int, kMaxDepth + 2> members{};  // [d]: of the object whose keys are d deep
+  const auto check_size = [&](int depth, Event event, const AnyJson&) {
     if (depth > kMaxDepth) {
       throw std::runtime_error(source + ": JSON nested more than " + std::to_string(kMaxDepth) +
                                " deep");
+    }
+    if (event == Event::object_start) members[depth + 1] = 0;
+    if (is_ordered && event == Event::key && ++members[depth] > kMaxOrderedMembers) {
+      throw std::runtime_error(source + ": a JSON object of more than " +
+                               std::to_string(kMaxOrderedMembers) + " members");
     }
     return true;
   };
@@ -48,7 +60,7 @@ AnyJson parse(std::string_view text, const std::string& source) {
   }
   if (const auto zero = text.find('\0'); zero != text.npos) fail_syntax(text, zero + 1, source);
   try {
-    return AnyJson::parse(text.begin(), text.end(), check_depth);
+    return AnyJson::parse(text.begin(), text.end(), check_size);
   } catch (const typename AnyJson::parse_error& error) {
     fail_syntax(text, error.byte, source);
   } catch (const typename AnyJson::out_of_range&) {

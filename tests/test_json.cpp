@@ -51,6 +51,23 @@ TEST_CASE("json: 100,000 nested arrays or objects are one line, as is text that 
   CHECK(parse_json(nested(100, "[", "]"), "f.json").is_array());
 }
 
+TEST_CASE("json: an ordered object of 100,000 members is one line, and no wait") {
+  const auto members = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) {
+      text += (i == 0 ? "{\"k" : ",\"k") + std::to_string(i) + "\":{\"a\":[1]}";
+    }
+    return text + "}";
+  };
+  const std::string many = members(100'000);
+  const std::string said = "f.json: a JSON object of more than 1000 members";
+  check_throws_with([&] { parse_ordered_json(many, "f.json"); }, said);
+  check_throws_with([&] { parse_ordered_json("[{},[" + many + "]]", "f.json"); }, said);
+  CHECK(parse_json(many, "f.json").size() == 100'000);
+  const std::string few = members(1000);
+  CHECK(parse_ordered_json("[" + few + "," + few + "]", "f.json")[1].size() == 1000);
+}
+
 TEST_CASE("json: brackets in a string are no depth") {
   CHECK(parse_json("\"" + std::string(1000, '[') + "\"", "f.json").is_string());
 }
