@@ -1,11 +1,10 @@
 #include "qwen/sampler.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <locale>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -18,10 +17,10 @@ namespace {
 
 void expect(bool right, const char* name, double found, const char* expected) {
   if (right) return;
-  std::ostringstream message;
-  message.imbue(std::locale::classic());
-  message << "[sampling] " << name << " is " << found << ", expected " << expected;
-  throw std::invalid_argument(message.str());
+  char digits[32];  // all it has: 1.0000001 is not 1
+  const auto written = std::to_chars(digits, digits + sizeof digits, found);
+  throw std::invalid_argument("[sampling] " + std::string(name) + " is " +
+                              std::string(digits, written.ptr) + ", expected " + expected);
 }
 
 // ---- scores: logits after penalties and temperature, in float32 as the reference computes ----
@@ -196,12 +195,13 @@ void check_sampling(const Sampling& s) {
   expect(s.top_k >= 0, "top_k", s.top_k, "a whole number from 0 (all)");
   expect(s.top_p > 0 && s.top_p <= 1, "top_p", s.top_p, "a number above 0, up to 1 (all)");
   expect(s.min_p >= 0 && s.min_p <= 1, "min_p", s.min_p, "a number from 0 (all) to 1");
-  expect(s.repetition_penalty > 0 && s.repetition_penalty <= most, "repetition_penalty",
-         s.repetition_penalty, "a number above 0 (1: none)");
-  expect(std::abs(s.presence_penalty) <= most, "presence_penalty", s.presence_penalty,
-         "a number (0: none)");
-  expect(std::abs(s.frequency_penalty) <= most, "frequency_penalty", s.frequency_penalty,
-         "a number (0: none)");
+  // Further out, logits would leave float, and of infinite ones none can be chosen.
+  expect(s.repetition_penalty >= 1e-6 && s.repetition_penalty <= 1e6, "repetition_penalty",
+         s.repetition_penalty, "a number from 0.000001 to 1000000 (1: none)");
+  expect(std::abs(s.presence_penalty) <= 1e6, "presence_penalty", s.presence_penalty,
+         "a number from -1000000 to 1000000 (0: none)");
+  expect(std::abs(s.frequency_penalty) <= 1e6, "frequency_penalty", s.frequency_penalty,
+         "a number from -1000000 to 1000000 (0: none)");
 }
 
 void add_prompt(History& history, std::span<const int> ids) {

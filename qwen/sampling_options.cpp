@@ -1,5 +1,6 @@
 #include "qwen/sampling_options.h"
 
+#include <charconv>
 #include <climits>
 #include <locale>
 #include <sstream>
@@ -18,6 +19,18 @@ double parse_number(const std::string& option, const std::string& text) {
     throw CLI::ValidationError(option, "found " + text + ", expected a number such as 0.7");
   }
   return value;
+}
+
+// All of 64 bits: CLI11 takes 2^64 for 2^64 - 1, and 010 for 8.
+std::uint64_t parse_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, seed);
+  if (error != std::errc() || read != end) {
+    throw CLI::ValidationError("--seed", "found " + text + ", expected a whole number from 0 to " +
+                                             std::to_string(UINT64_MAX));
+  }
+  return seed;
 }
 
 void add_number(CLI::App& app, const std::string& name, double Sampling::*field,
@@ -55,8 +68,10 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
              "taken off the logit of every token the answer has (0: off)");
   add_number(app, "--frequency-penalty", &Sampling::frequency_penalty, options.frequency_penalty,
              "taken off for each time the answer has it (0: off)");
-  app.add_option("--seed", options.seed, "the same seed draws the same tokens (0 where not given)")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option_function<std::string>(
+         "--seed", [&options](const std::string& text) { options.seed = parse_seed(text); },
+         "the same seed draws the same tokens (0 where not given)")
+      ->type_name("NUMBER");
 }
 
 Sampling chosen_sampling(const SamplingOptions& options, const Sampling& recommended) {

@@ -302,6 +302,19 @@ TEST_CASE("sampler: penalties by hand") {
   CHECK(ids_of(distribution(logits, {.repetition_penalty = 2}, history)) == Ids{0});  // not 2, too
 }
 
+TEST_CASE("sampler: the largest penalties leave a choice") {
+  History history;
+  add_prompt(history, Ids{0, 1});
+  for (int i = 0; i < 1000; ++i) add_answer(history, 2);
+  const Logits logits = {200, -100, 300, 0, -300};
+  const auto best = [&](const Sampling& sampling) {
+    return ids_of(distribution(logits, sampling, history)).front();
+  };
+  CHECK(best({.repetition_penalty = 1e-6}) == 2);
+  CHECK(best({.repetition_penalty = 1e6, .presence_penalty = 1e6, .frequency_penalty = 1e6}) == 0);
+  CHECK(best({.presence_penalty = -1e6, .frequency_penalty = -1e6}) == 2);
+}
+
 TEST_CASE("sampler: a token of the prompt that comes again counts as the answer's") {
   History history;
   add_prompt(history, Ids{1, 1, 1});
@@ -465,7 +478,12 @@ TEST_CASE("sampler: what no distribution follows from is refused, by name") {
   refused({.top_p = 1.5}, "top_p is 1.5, expected a number above 0, up to 1 (all)");
   refused({.min_p = -0.1}, "min_p is -0.1, expected a number from 0 (all) to 1");
   refused({.repetition_penalty = 0},
-          "repetition_penalty is 0, expected a number above 0 (1: none)");
+          "repetition_penalty is 0, expected a number from 0.000001 to 1000000 (1: none)");
+  refused({.repetition_penalty = 1.5e6}, "repetition_penalty is 1500000, expected a number from");
+  refused({.presence_penalty = -2e6},
+          "presence_penalty is -2e+06, expected a number from -1000000 to 1000000 (0: none)");
+  refused({.frequency_penalty = 2e6}, "frequency_penalty is 2e+06, expected a number from");
+  refused({.top_p = 1.0000001}, "top_p is 1.0000001, expected");
 }
 
 TEST_CASE("sampler: logits without a finite best are refused") {

@@ -111,14 +111,18 @@ TEST_CASE("sampling options: what no distribution follows from is wrong usage, o
   check_refused("--top-p", "1.01", "top_p is 1.01, expected a number above 0, up to 1 (all)");
   check_refused("--min-p", "-0.1", "min_p is -0.1, expected a number from 0 (all) to 1");
   check_refused("--min-p", "1.1", "min_p is 1.1, expected a number from 0 (all) to 1");
-  check_refused("--repetition-penalty", "0", "repetition_penalty is 0, expected a number above 0");
+  check_refused("--repetition-penalty", "0",
+                "repetition_penalty is 0, expected a number from 0.000001");
   check_refused("--presence-penalty", "1e39", "presence_penalty is 1e+39, expected a number");
   check_refused("--frequency-penalty", "-1e39", "frequency_penalty is -1e+39, expected a number");
   check_refused("--top-k", "-1", "--top-k");
   check_refused("--top-k", "1.5", "--top-k");
   check_refused("--top-k", "99999999999", "--top-k");
-  check_refused("--seed", "-1", "--seed");
-  check_refused("--seed", "x", "--seed");
+  for (const std::string value : {"-1", "x", "1.5", "1x", "", "18446744073709551616"}) {
+    check_refused(
+        "--seed", value,
+        "--seed: found " + value + ", expected a whole number from 0 to 18446744073709551615");
+  }
 }
 
 TEST_CASE("sampling options: a locale with decimal commas changes nothing") {
