@@ -16,6 +16,7 @@
 #include "qwen/sampling_options.h"
 #include "qwen/tables.h"
 #include "qwen/tokenizer.h"
+#include "qwen/utf8.h"
 
 using namespace qwen;
 
@@ -177,9 +178,11 @@ void show_times() {
 
 void run(const Options& options) {
   Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model), {}};
-  at.prompt = encode(at.tokenizer, options.prompt);
+  const std::string prompt = repair_utf8(options.prompt);
+  at.prompt = encode(at.tokenizer, prompt);
   if (at.tokenizer.bos >= 0) at.prompt.insert(at.prompt.begin(), at.tokenizer.bos);
-  std::printf("%s …\n\n", options.prompt.c_str());
+  check_tokens(at.model.config, at.prompt, 0);
+  std::printf("%s …\n\n", prompt.c_str());
 
   const Sampling recommended = read_sampling(options.model.model);
   const Sampling sampling =

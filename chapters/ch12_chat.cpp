@@ -58,11 +58,11 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--no-think", options.thinks_not, "answer at once")->excludes("--think");
   app.add_option("--max-new", options.max_new, "most tokens of an answer")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--loop-stop", options.loop_stop,
                  "end an answer after so many tokens of exact repetition (0: never)")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 20));
   app.add_flag("--print-prompt", options.print_prompt,
                "print text and ids of what the model would read, as JSON, and end");
   app.add_flag("--stats", options.stats, "after each answer: what it took");

@@ -8,11 +8,13 @@
 //   ch13_batch prompts.jsonl > answers.jsonl
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 
 #include "qwen/batch_speed.h"
+#include "qwen/conversation.h"
 #include "qwen/file.h"
 #include "qwen/find_template.h"
 #include "qwen/interrupt.h"
@@ -73,6 +75,7 @@ std::vector<PromptLine> prompts_of(const Options& options, const Setup& at) {
   for (const std::string& remark : found.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
   if (options.file == "-") {
     const std::string all{std::istreambuf_iterator<char>(std::cin), {}};
+    if (std::ferror(stdin)) throw std::runtime_error("stdin cannot be read");
     return read_prompts(all, "stdin", at.tokenizer, found.form, defaults);
   }
   return read_prompts(text(*map_file(options.file)), options.file, at.tokenizer, found.form,
@@ -274,12 +277,16 @@ int main(int argc, char** argv) {
   app.add_flag("--speed", options.speed,
                "of the demonstration only how speed grows with the batch");
   app.callback([&] {
+    if (std::isnan(options.memory)) {  // in no range, and outside of none
+      throw CLI::ValidationError("--memory", "found nan, expected a number of MiB");
+    }
     if (options.limits.rows >= options.limits.sequences) return;
     throw CLI::ValidationError("--rows", "each of --sequences needs a row in every step");
   });
   return run_program(app, argc, argv, [&] {
     options.limits.bytes = static_cast<std::size_t>(options.memory * kMiB);
-    const Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model)};
+    Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model)};
+    at.model.config.eos_token_id = end_tokens(at.model.config, at.tokenizer);
     if (!options.file.empty()) return answer_file(options, at);
     if (options.speed) return show_speed(at);
     show_steps(at);

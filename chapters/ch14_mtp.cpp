@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "qwen/conversation.h"
 #include "qwen/find_template.h"
 #include "qwen/options.h"
 #include "qwen/speculate.h"
@@ -217,6 +218,7 @@ int main(int argc, char** argv) {
     at.model = open_model(options);
     at.mtp = load_mtp(at.model.config, open_checkpoint(options.model), chosen_dtype(options));
     at.tokenizer = load_tokenizer(options.model);
+    at.model.config.eos_token_id = end_tokens(at.model.config, at.tokenizer);
     const FoundTemplate found = find_template(options.model, at.model.config);
     for (const std::string& question : kQuestions) {
       at.prompts.push_back(prompt_for(at, found.form, question));

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <stdexcept>
 
 #ifdef QWEN_HAS_LIBEDIT
 #include <histedit.h>
@@ -100,7 +101,10 @@ std::optional<std::string> LineInput::next() {
   if (editor_) return editor_->next();
   if (is_terminal()) std::cerr << "> ";
   std::string line;
-  if (!std::getline(std::cin, line)) return std::nullopt;
+  if (!std::getline(std::cin, line)) {
+    if (std::ferror(stdin)) throw std::runtime_error("stdin cannot be read");
+    return std::nullopt;
+  }
   if (line.ends_with('\r')) line.pop_back();
   return line;
 }

@@ -16,7 +16,7 @@ class LineInput {
   bool is_terminal() const;
 
   // The next line without its end; nothing at the end of the input. Ctrl-C gives up what has been
-  // typed: an empty line.
+  // typed: an empty line. std::runtime_error where stdin cannot be read.
   std::optional<std::string> next();
 
  private:

@@ -6,6 +6,7 @@ The model is the small random one: what it says makes no sense, but it is the sa
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 60
 
 
-def command(*arguments):
+RANDOM = ROOT / "tests/data/checkpoints/tiny"
+
+
+def command(*arguments, model=RANDOM):
     program = Path(sys.argv[1]).resolve() / "ch13_batch"
-    model = ROOT / "tests/data/checkpoints/tiny"
     return [str(program), "--model", str(model), "--threads", "1", *arguments]
 
 
@@ -30,8 +33,8 @@ def environment():
 class Run:
     """A run with its output: a JSON object for each line of stdout."""
 
-    def __init__(self, *arguments, prompts=""):
-        done = subprocess.run(command(*arguments), timeout=SECONDS, input=prompts.encode(),
+    def __init__(self, *arguments, prompts="", model=RANDOM):
+        done = subprocess.run(command(*arguments, model=model), timeout=SECONDS, input=prompts.encode(),
                               capture_output=True, env=environment(), check=False)
         self.status = done.returncode
         self.out = done.stdout.decode()  # strict: valid UTF-8
@@ -79,6 +82,27 @@ class Batch(unittest.TestCase):
             self.assertIn(answer["error"], remarks)
         self.assertEqual(remarks[-1], "4 of 6 prompts could not be answered")
 
+    def test_a_line_with_penalties_beyond_all_bounds_holds_up_nobody(self):
+        prompts = (line("abc", repetition_penalty=1e-40) + line("abc", frequency_penalty=-3e38) +
+                   line("abc", max_new=3))
+        answers = Run("-", prompts=prompts).answers()
+        self.assertIn("repetition_penalty is 1e-40, expected", answers[0]["error"])
+        self.assertIn("frequency_penalty is -3e+38, expected", answers[1]["error"])
+        self.assertEqual(answers[2]["tokens"], 3)
+
+    def test_answers_end_where_the_tokenizer_says_when_the_config_does_not(self):
+        prompts = "".join(line("abc", max_new=300, temperature=9, seed=seed) for seed in range(20))
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model"
+            shutil.copytree(RANDOM, model)
+            (model / "generation_config.json").unlink()
+            config = json.loads((model / "config.json").read_text())
+            del config["eos_token_id"]
+            (model / "config.json").write_text(json.dumps(config))
+            run = Run("-", prompts=prompts, model=model)
+        self.assertEqual(run.out, Run("-", prompts=prompts).out)
+        self.assertIn("end_token", [answer["ended"] for answer in run.answers()])
+
     def test_one_that_never_fits_says_what_to_do(self):
         run = Run("--memory", "0.02", "-", prompts=line("a", max_new=2) + line("a" * 200))
         self.assertEqual(run.status, 1)
@@ -105,6 +129,7 @@ class Batch(unittest.TestCase):
     def test_exit_statuses(self):
         self.assertEqual(Run("--rows", "4").status, 2)
         self.assertEqual(Run("--temperature", "-1").status, 2)
+        self.assertEqual(Run("--memory", "nan").status, 2)
         self.assertEqual(Run("--help").status, 0)
         nowhere = Run("nowhere.jsonl")
         self.assertEqual(nowhere.status, 1)
@@ -112,6 +137,14 @@ class Batch(unittest.TestCase):
         self.assertIn("nowhere.jsonl", nowhere.remarks)
         empty = Run("-", prompts="\n \n")
         self.assertEqual((empty.status, empty.out), (0, ""))
+
+    def test_an_input_that_cannot_be_read_is_a_failure(self):
+        folder = os.open(ROOT, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        done = subprocess.run(command("-"), stdin=folder, capture_output=True, timeout=SECONDS,
+                              env=environment(), check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, b"stdin cannot be read\n")
 
     @unittest.skipUnless(Path("/dev/full").exists(), "no /dev/full here")
     def test_an_output_that_cannot_be_written_is_a_failure(self):

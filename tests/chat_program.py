@@ -112,6 +112,14 @@ class Chat(unittest.TestCase):
         run = Run(lines=["/load none.json", "Hello"])
         self.assertEqual(run.status, 1)
 
+    def test_an_input_that_cannot_be_read_is_a_failure(self):
+        folder = os.open(ROOT, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        done = subprocess.run([program(), "--model", str(RANDOM), "--threads", "1"], stdin=folder,
+                              capture_output=True, timeout=SECONDS, env=environment(), check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, b"stdin cannot be read\n")
+
     def test_a_full_context_ends_the_answer_and_not_the_program(self):
         model = self.with_context(100)
         run = Run("--prompt", "Hello", "--max-new", "500", "--loop-stop", "0", "--seed", "3",
