@@ -22,7 +22,8 @@ void check_room(const Config& config, const Prompt& prompt) {
   if (needed <= config.max_position_embeddings) return;
   throw std::invalid_argument("the conversation and a first token of an answer are " +
                               std::to_string(needed) + " tokens, the model's context is " +
-                              std::to_string(config.max_position_embeddings));
+                              std::to_string(config.max_position_embeddings) +
+                              ": say less, or /reset");
 }
 
 // Goes back to where the prompt and the sequence part, and writes down what that costs.

@@ -33,7 +33,8 @@ struct LineInput::Editor {
     el_set(line, EL_HIST, ::history, history);
     // While a line is edited, Ctrl-C is a key and no signal.
     el_set(line, EL_SETTY, "-d", "-isig", nullptr);
-    el_set(line, EL_ADDFN, "give-up", "gives the line up", give_up);
+    // Wide: the library makes a wide copy of narrow texts, and never frees it.
+    el_wset(line, EL_ADDFN, L"give-up", L"gives the line up", give_up);
     el_set(line, EL_BIND, "^C", "give-up", nullptr);
   }
   ~Editor() {
@@ -53,6 +54,8 @@ struct LineInput::Editor {
 
   std::optional<std::string> next() {
     gives_up = false;
+    // Before the prompt is there: who sees it may press keys at once.
+    el_set(line, EL_PREP_TERM, 1);
     int count = 0;
     const char* text = el_gets(line, &count);
     if (gives_up) return "";

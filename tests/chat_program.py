@@ -129,7 +129,7 @@ class Chat(unittest.TestCase):
         lines = ["x" * 70, "y" * 70, "/reset", "Hello"]
         run = Run("--greedy", "--max-new", "500", lines=lines, model=model)
         self.assertEqual(run.status, 0, run.remarks)
-        self.assertIn("the model's context is 100", run.remarks)
+        self.assertIn("the model's context is 100: say less, or /reset", run.remarks)
         self.assertTrue(run.out.endswith(
             Run("--greedy", "--max-new", "500", lines=["Hello"], model=model).out))
 
