@@ -144,7 +144,7 @@ bool likelier(const Candidate& a, const Candidate& b) {
 Candidate last_of_nucleus(const Distribution& all, double top_p) {
   const double total = sum(all);
   const auto most = static_cast<float>(1 - top_p);
-  // Whoever has less than an equal share of half of that goes in any case.
+  // Tokens below (1 - top_p) / 2n, n of them there, are in the tail in any case.
   const double share = (1 - top_p) / 2 / static_cast<double>(all.size());
   Distribution left;
   left.reserve(all.size());

@@ -5,8 +5,8 @@
 
 Prints, for each kind of document, how many greedy answers are right to the letter and how many end
 by themselves; the perplexity of the dialogues; and how often MTP's first draft is the token that
-greedy decoding puts. --save writes prompts and answers as ids, for other programs to be compared
-with.
+greedy decoding puts. --save writes prompts and answers as ids and the perplexity, for
+tests/test_tiny_model.cpp.
 """
 
 import argparse
@@ -118,10 +118,11 @@ def main():
                 agreed, drafted = agreed + yes, drafted + all_of_them
     print(f"stops by itself    {stopped / asked:7.1%} of {asked} answers")
     print(f"MTP first draft    {agreed / drafted:7.1%} of {drafted} accepted (dialogue)")
-    dialogues = [ids for ids, _ in kinds["dialogue"]]
-    print(f"perplexity         {perplexity(model, dialogues):.4f} (dialogue)")
+    dialogues = [last_answer(*document) for document in kinds["dialogue"]]
+    reached = perplexity(model, [prompt + answer for prompt, answer in dialogues])
+    print(f"perplexity         {reached:.4f} (dialogue)")
     if options.save:
-        options.save.write_text("".join(json.dumps(line) + "\n" for line in saved))
+        options.save.write_text(json.dumps({"perplexity": reached, "documents": saved}) + "\n")
 
 
 if __name__ == "__main__":

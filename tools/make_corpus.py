@@ -245,7 +245,7 @@ def conversation(s, thinking=None):
     while len(turns) < wanted:
         turns += s.random.choices(list(TOPICS), TOPICS.values())[0](s)
     system = s.choice(SYSTEMS) if s.chance(0.15) else None
-    return dialogue(s, turns, s.chance(0.2) if thinking is None else thinking, system)
+    return dialogue(s, turns, s.chance(0.3) if thinking is None else thinking, system)
 
 
 def one_word_answers(s):
@@ -258,7 +258,7 @@ def one_word_answers(s):
 
 def notes(s):
     """A list and then the same list in another order: recall at its densest."""
-    kind = s.choice(["thing", "thing", "number", "place", "invented"])
+    kind = s.choice(["thing", "number", "number", "place", "invented"])
     names = [s.invented_name() for _ in range(30)] if kind == "invented" else NAMES
     keys, values = {"number": (NAMES, list(range(10, 100))),
                     "place": (THINGS, TOWNS)}.get(kind, (names, THINGS))
@@ -271,11 +271,19 @@ def notes(s):
     return parts
 
 
+# A line with a sum: what is given, and what is to be found.
+SUMS = {
+    "short": lambda a, b: (f"{a} + {b} =", f" {a + b}\n"),
+    "chinese": lambda a, b: (f"{a}加{b}等于", f"{a + b}。\n"),
+    "carried": lambda a, b: (f"{a} + {b}\n", f"{carried(a, b)}\n"),
+}
+
+
 def sums(s):
-    parts = []
+    line, parts = SUMS[s.random.choices(list(SUMS), [5, 2, 3])[0]], []
     for _ in range(6 + s.below(10)):
-        a, b = s.addends()
-        parts += [[f"{a} + {b} =", SELDOM], [f" {a + b}\n", ALWAYS]]
+        given, found = line(*s.addends())
+        parts += [[given, SELDOM], [found, ALWAYS]]
     return parts
 
 
@@ -293,7 +301,7 @@ def tale(s):
 
 
 DOCUMENTS = {"conversation": (conversation, 8), "word": (one_word_answers, 1), "notes": (notes, 4),
-             "sums": (sums, 6), "facts": (facts, 5), "tale": (tale, 1)}
+             "sums": (sums, 8), "facts": (facts, 5), "tale": (tale, 1)}
 
 
 def training_document(s):
