@@ -91,11 +91,13 @@ std::vector<Outcome> read_matrix(const std::string& path, const OrderedJson& met
 }
 
 std::string matrix_table(const std::vector<Row>& rows) {
+  std::size_t longest = std::string("model").size();
+  for (const Row& row : rows) longest = std::max(longest, row.model.size());
   std::string text;
-  char line[256];
-  const auto add = [&](auto... fields) {
-    std::snprintf(line, sizeof line, "%-30s %-5s %-6s %7s %-8s %9s %6s %9s %9s %9s %5s  %s",
-                  fields...);
+  char line[512];
+  const auto add = [&](const std::string& model, auto... fields) {
+    text += model + std::string(longest - model.size(), ' ');
+    std::snprintf(line, sizeof line, " %-5s %-6s %7s %-8s %9s %6s %9s %9s %9s %5s  %s", fields...);
     text += line;
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
@@ -107,8 +109,8 @@ std::string matrix_table(const std::vector<Row>& rows) {
       "run 0 ms", "runs", "output");
   for (const Row& row : rows) {
     const std::optional<double> reached = percent_of_limit(row);
-    add(row.model.c_str(), row.dtype.c_str(), row.device.c_str(),
-        std::to_string(row.threads).c_str(), row.metric.c_str(), figure(row.value).c_str(),
+    add(row.model, row.dtype.c_str(), row.device.c_str(), std::to_string(row.threads).c_str(),
+        row.metric.c_str(), figure(row.value).c_str(),
         (reached ? one_decimal(*reached) : "-").c_str(), or_dash(row.min).c_str(),
         or_dash(row.median).c_str(), or_dash(row.first).c_str(),
         (std::to_string(row.runs) + (row.scattered ? "*" : "")).c_str(),

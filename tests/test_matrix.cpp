@@ -126,7 +126,7 @@ TEST_CASE("matrix: the table has a line for each phase, run 0 apart") {
   outcomes[0].rows.back().metric = "bandwidth";  // not of the model
   const std::string text = matrix_table(matrix_rows(kFour, outcomes));
   CHECK(std::count(text.begin(), text.end(), '\n') == 9);
-  CHECK(text.find("a model                        f32   cpu          1 decode       8.000   20.0   "
+  CHECK(text.find("a model f32   cpu          1 decode       8.000   20.0   "
                   "   1000      1000      7000     4  00000000") != std::string::npos);
 }
 
