@@ -67,6 +67,7 @@ void show_merges(const Tokenizer& tokenizer, const std::string& word) {
   do {
     std::printf("  %s\n", shown(tokenizer, ids).c_str());
   } while (plain::merge_once(tokenizer.bpe, ids));
+  std::printf("\n");
 }
 
 void show_stream(const Tokenizer& tokenizer, const std::string& text) {
@@ -130,7 +131,7 @@ void show(const std::string& model, const std::string& text) {
     show_words(tokenizer, tokenizer.nfc ? nfc(repair_utf8(text)) : repair_utf8(text));
     show_merges(tokenizer, " then");
   }
-  std::printf("\nthe text again: %s\n", shown(decode(tokenizer, ids)).c_str());
+  std::printf("the text again: %s\n", shown(decode(tokenizer, ids)).c_str());
   show_stream(tokenizer, "a☃");
   show_marker(tokenizer, "<|im_end|>");
   show_rows(model, tokenizer, ids);

@@ -25,7 +25,7 @@ namespace {
 
 struct Options {
   ModelOptions model;
-  std::string prompt = "The river is wide, and the old bridge";
+  std::string prompt = "One morning Ada walked to";
   int max_new = 24;
   bool check = false, profile = false;
 };
