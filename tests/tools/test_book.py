@@ -117,6 +117,17 @@ class Pages(unittest.TestCase):
             "~ 2 threads  12.5 ms on [a CPU]\n~ 4 threads   7.5 ms on [a CPU]\n```\n")
         self.assertEqual(self.process(new, update=True), (new, []))
 
+    def test_a_measurement_is_shown_once_and_not_repeated(self):
+        empty, filled = ("<!-- measured: ch01_file -->\n```text\n```\n",
+                         "<!-- measured: ch01_file -->\n```text\nof another day\n```\n")
+        self.assertEqual(self.problems(filled), [])
+        self.assertEqual(self.process(filled, update=True), (filled, []))
+        self.assertEqual(self.problems(empty),
+                         ["2: ch01_file: measured, but nothing is shown"])
+        new, problems = self.process(empty, update=True)
+        self.assertEqual(problems, [])
+        self.assertIn("the same everywhere", new)
+
     def test_markers_and_blocks_belong_together(self):
         self.assertEqual(self.problems("<!-- code: qwen/file.cpp#one -->\n"),
                          ["1: no fenced block follows this marker"])
