@@ -6,13 +6,13 @@
 // and says what acceptance this machine would need. A text that differs from the plain one is an
 // error.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "qwen/conversation.h"
 #include "qwen/find_template.h"
 #include "qwen/options.h"
 #include "qwen/speculate.h"
+#include "qwen/stopwatch.h"
 #include "qwen/tables.h"
 
 using namespace qwen;
@@ -105,7 +105,6 @@ struct Result {
 };
 
 Result answer_all(const Session& at, int count, Drafting drafting, const Sampling& sampling) {
-  using Clock = std::chrono::steady_clock;
   Result result;
   for (const std::vector<int>& prompt : at.prompts) {
     Sequence sequence = empty_sequence(at.model.config);
@@ -118,7 +117,7 @@ Result answer_all(const Session& at, int count, Drafting drafting, const Samplin
         speculate(at.model, at.ops, mtp_drafter(at.model, at.ops, at.mtp, sampling), count,
                   drafting, sequence, prompt, sampling, at.max_new, clock, result.stats);
     if (!answer.ids.empty()) {
-      result.seconds += std::chrono::duration<double>(Clock::now() - first).count();
+      result.seconds += seconds_since(first);
     }
     result.text.insert(result.text.end(), answer.ids.begin(), answer.ids.end());
   }

@@ -1,18 +1,19 @@
 #include "qwen/batch_speed.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
+
+#include "qwen/stopwatch.h"
 
 namespace qwen {
 namespace {
 
 double seconds_of_step(const Model& model, const Ops& ops, Batch& batch,
                        const std::vector<int>& rows) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   read_rows(model, ops, batch, rows);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 // Everybody who has nothing unread gets a token, the same again.

@@ -29,10 +29,13 @@ struct Sequence {
 
 Sequence empty_sequence(const Config& config);
 
+// Tokens that are read at once: more would need more memory and be hardly faster.
+inline constexpr int kReadAtOnce = 512;
+
 // Reads more tokens, `piece` at a time (0: all at once); logits [1, vocab_size] of the last.
 // Any pieces give the same bits.
 Tensor2 read(const Model& model, const Ops& ops, Sequence& sequence, std::span<const int> ids,
-             int piece = 512);
+             int piece = kReadAtOnce);
 
 // Keeps a copy of every S and conv tail at the present position.
 void snapshot(Sequence& sequence);

@@ -1,21 +1,13 @@
 #include "qwen/conversation.h"
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
 
 #include "qwen/loop_stop.h"
+#include "qwen/stopwatch.h"
 
 namespace qwen {
 namespace {
-
-constexpr int kPiece = 512;  // tokens read between two questions whether to stop
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void check_room(const Config& config, const Prompt& prompt) {
   const int needed = static_cast<int>(prompt.ids.size()) + 1;
@@ -59,7 +51,7 @@ bool read_history(const Voice& voice, Conversation& conversation, const Prompt& 
   while (sequence.state.position < prompt.history()) {
     if (wants_to_stop && wants_to_stop()) return false;
     const int position = sequence.state.position;
-    const int count = std::min(kPiece, prompt.history() - position);
+    const int count = std::min(kReadAtOnce, prompt.history() - position);
     read(voice.model, voice.ops, sequence, std::span(prompt.ids).subspan(position, count));
   }
   if (sequence.state.position > prompt.history()) return true;

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "qwen/cache.h"
+
 namespace qwen {
 namespace {
 
@@ -65,8 +67,8 @@ class MtpDrafter {
   Tensor2 read_known_rows() {
     Tensor2 out;
     const int waiting = static_cast<int>(next_ids_.size());
-    for (int first = 0; first < waiting; first += kPiece) {
-      const int rows = std::min(kPiece, waiting - first);
+    for (int first = 0; first < waiting; first += kReadAtOnce) {
+      const int rows = std::min(kReadAtOnce, waiting - first);
       out = mtp_forward(model_, ops_, mtp_, slice(hidden_, first, rows),
                         std::span<const int>(next_ids_).subspan(first, rows), memory_);
     }
@@ -75,7 +77,6 @@ class MtpDrafter {
     return slice(out, dim(out, 0) - 1, 1);
   }
 
-  static constexpr int kPiece = 512;   // rows at once, as in read()
   static constexpr int kWaiting = 64;  // rows that may wait
 
   const Model& model_;

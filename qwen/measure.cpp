@@ -1,21 +1,15 @@
 #include "qwen/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <random>
 
 #include "qwen/interrupt.h"
 #include "qwen/progress.h"
+#include "qwen/stopwatch.h"
 
 namespace qwen {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

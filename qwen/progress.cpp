@@ -1,31 +1,22 @@
 #include "qwen/progress.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <cstdio>
 
 namespace qwen {
 
-Progress::Progress(const std::string& title, std::size_t steps)
-    : title_(title), steps_(steps), on_terminal_(isatty(STDERR_FILENO) != 0) {}
-
-Progress::~Progress() {
-  if (on_terminal_) std::fprintf(stderr, "\r\033[K");
-}
+Progress::Progress(const std::string& title, std::size_t steps) : title_(title), steps_(steps) {}
 
 void Progress::show(const std::string& stage, const std::string& detail) {
-  if (!on_terminal_ && stage == stage_) return;
+  if (!line_.on_terminal() && stage == stage_) return;
   stage_ = stage;
   std::string line = title_ + ": " + stage;
-  if (on_terminal_) line += ", " + detail;
+  if (line_.on_terminal()) line += ", " + detail;
   if (done_ > 0) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
     const double each = passed.count() / static_cast<double>(done_);
     line += ", " + duration(each * static_cast<double>(steps_ - done_)) + " left";
   }
-  std::fprintf(stderr, on_terminal_ ? "\r\033[K%s" : "%s\n", line.c_str());
-  std::fflush(stderr);
+  line_.show(line);
 }
 
 std::string duration(double seconds) {

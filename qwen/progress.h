@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string>
 
+#include "qwen/status_line.h"
+
 namespace qwen {
 
 // On a terminal one line that is written over and vanishes at the end; elsewhere a line for each
@@ -12,9 +14,6 @@ namespace qwen {
 class Progress {
  public:
   Progress(const std::string& title, std::size_t steps);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   // What comes next: "TITLE: STAGE, DETAIL, 12 s left", by the time the steps so far have taken.
   void show(const std::string& stage, const std::string& detail);
@@ -23,10 +22,10 @@ class Progress {
  private:
   const std::string title_;
   const std::size_t steps_;
-  const bool on_terminal_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::size_t done_ = 0;
   std::string stage_;
+  StatusLine line_;
 };
 
 // "40 s", "12 min", "3 h 5 min"

@@ -8,6 +8,7 @@
 
 #include "qwen/json.h"
 #include "qwen/messages_json.h"
+#include "qwen/sampling_json.h"
 
 namespace qwen {
 namespace {
@@ -39,26 +40,11 @@ void refuse_unknown_fields(const JsonObject& object) {
   }
 }
 
-void take(const JsonObject& object, const char* key, double& value) {
-  if (object.has(key)) value = object.number(key);
-}
-
 template <class Integer>
 void take_count(const JsonObject& object, const char* key, Integer& value) {
   constexpr std::int64_t highest =
       std::min<std::uint64_t>(std::numeric_limits<Integer>::max(), INT64_MAX);
   if (object.has(key)) value = static_cast<Integer>(object.integer(key, 0, highest));
-}
-
-void take_sampling(const JsonObject& object, Sampling& sampling) {
-  take(object, "temperature", sampling.temperature);
-  take_count(object, "top_k", sampling.top_k);
-  take(object, "top_p", sampling.top_p);
-  take(object, "min_p", sampling.min_p);
-  take(object, "repetition_penalty", sampling.repetition_penalty);
-  take(object, "presence_penalty", sampling.presence_penalty);
-  take(object, "frequency_penalty", sampling.frequency_penalty);
-  take_count(object, "seed", sampling.seed);
 }
 
 std::vector<std::string> texts(const JsonObject& object, const std::string& key) {
@@ -98,6 +84,7 @@ void parse(std::string_view text, const Tokenizer& tokenizer, const ChatTemplate
   refuse_unknown_fields(object);
   line.request.prompt = prompt_ids(tokenizer, form, text, object);
   take_sampling(object, line.request.sampling);
+  take_count(object, "seed", line.request.sampling.seed);
   take_count(object, "max_new", line.request.max_tokens);
   line.stop = texts(object, "stop");
   if (!line.stop.empty()) line.request.on_token = stop_at(tokenizer, line.stop);

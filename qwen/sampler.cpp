@@ -204,6 +204,14 @@ void check_sampling(const Sampling& s) {
          "a number from -1000000 to 1000000 (0: none)");
 }
 
+void check_sampling(const Sampling& sampling, const std::string& file) {
+  try {
+    check_sampling(sampling);
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(file + ": " + error.what());
+  }
+}
+
 void add_prompt(History& history, std::span<const int> ids) {
   for (const int id : ids) history.counts.try_emplace(id, 0);
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct Sampling {
 // std::invalid_argument, one line, for what no distribution follows from: NaN, a temperature below
 // 0, top_p outside (0, 1], …
 void check_sampling(const Sampling& sampling);
+// The same for what a file says: std::runtime_error that names it.
+void check_sampling(const Sampling& sampling, const std::string& file);
 
 // What penalties look at: every token of the prompt and of the answer so far.
 struct History {

@@ -38,11 +38,7 @@ Sampling read_sampling(const std::string& path) {
   if (gguf || !fs::exists(file)) return {};
   const Json value = read_json(file);
   const Sampling sampling = from_json(JsonObject(value, file));
-  try {
-    check_sampling(sampling);
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(file + ": " + error.what());
-  }
+  check_sampling(sampling, file);
   return sampling;
 }
 

@@ -29,26 +29,26 @@ OrderedJson to_json(const Sampling& sampling) {
   return json;
 }
 
-Sampling sampling_from_json(const OrderedJson& json, const std::string& source) {
-  const Json sorted = json;
-  const JsonObject object(sorted, source);
-  Sampling sampling;
+void take_sampling(const JsonObject& object, Sampling& sampling) {
   for (const Field& field : kFields) {
     if (object.has(field.name)) sampling.*field.value = object.number(field.name);
   }
   if (object.has("top_k")) {
     sampling.top_k = static_cast<int>(object.integer("top_k", 0, INT_MAX));
   }
+}
+
+Sampling sampling_from_json(const OrderedJson& json, const std::string& source) {
+  const Json sorted = json;
+  const JsonObject object(sorted, source);
+  Sampling sampling;
+  take_sampling(object, sampling);
   if (object.has("seed")) {
     const Json& seed = sorted["seed"];
     if (!seed.is_number_unsigned()) object.fail("seed", "a whole number from 0");
     sampling.seed = seed.get<std::uint64_t>();
   }
-  try {
-    check_sampling(sampling);
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(source + ": " + error.what());
-  }
+  check_sampling(sampling, source);
   return sampling;
 }
 

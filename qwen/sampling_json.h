@@ -10,6 +10,9 @@ namespace qwen {
 
 OrderedJson to_json(const Sampling& sampling);
 
+// Sets what the object has, but for the seed. std::runtime_error for what is no number.
+void take_sampling(const JsonObject& object, Sampling& sampling);
+
 // What is missing has the value that changes nothing. std::runtime_error, one line that names
 // `source` and the key that is out of range.
 Sampling sampling_from_json(const OrderedJson& json, const std::string& source);

@@ -1,20 +1,16 @@
 #include "qwen/speculate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "qwen/rollback.h"
+#include "qwen/stopwatch.h"
 
 namespace qwen {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // One answer under way. Between rounds, the last token of the answer has been chosen and not read.
 class Speculation {
@@ -46,7 +42,7 @@ class Speculation {
   // Up to 1 + count tokens: drafts, verdict, and back to what stays.
   void round(int count) {
     count = std::min(count, most_ - static_cast<int>(answer_.ids.size()) - 1);
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     const std::vector<Draft> drafts = ask(hidden_, next_ids_, count);
     const double drafting = seconds_since(start);
 
@@ -75,11 +71,10 @@ class Speculation {
   // In pieces, as read() does, and with every row shown to the drafter: hidden [1, hidden_size] of
   // the last.
   Tensor2 read_prompt(std::span<const int> prompt) {
-    constexpr int kPiece = 512;
     check_tokens(model_.config, prompt, sequence_.state.position);
     const int count = static_cast<int>(prompt.size());
-    for (int first = 0; first < count; first += kPiece) {
-      const int rows = std::min(kPiece, count - first);
+    for (int first = 0; first < count; first += kReadAtOnce) {
+      const int rows = std::min(kReadAtOnce, count - first);
       const Share<State> alone{&sequence_.state, rows};
       hidden_ = hidden_states(model_, ops_, prompt.subspan(first, rows), {&alone, 1});
       // The token after the last row is not known yet where the prompt ends.

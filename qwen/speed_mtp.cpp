@@ -1,12 +1,12 @@
 #include "qwen/speed_mtp.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "qwen/interrupt.h"
 #include "qwen/load.h"
 #include "qwen/random_model.h"
 #include "qwen/speculate.h"
+#include "qwen/stopwatch.h"
 #include "qwen/tables.h"
 #include "qwen/task.h"
 #include "qwen/tokenizer.h"
@@ -45,7 +45,6 @@ Drafted open_drafted(const Speed& speed) {
 // Writes `tokens` tokens, with so many drafts a round. Seconds from the first token to the last, of
 // the whole; of a round's drafts and of its verification, or of a plain step.
 Run write(const Drafted& drafted, const Ops& ops, int drafts, int tokens, DraftStats& stats) {
-  using Clock = std::chrono::steady_clock;
   Sequence sequence = empty_sequence(drafted.model.config);
   const Sampling greedy;
   const Drafter drafter =
@@ -60,7 +59,7 @@ Run write(const Drafted& drafted, const Ops& ops, int drafts, int tokens, DraftS
   stats = {};
   const Answer answer = speculate(drafted.model, ops, drafter, drafts, Drafting::always, sequence,
                                   drafted.prompt, greedy, tokens + kMostDrafts + 1, count, stats);
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = seconds_since(start);
   if (interrupted()) throw Interrupted{};
   const Costs each = mean_costs(stats);
   if (drafts == 0) return {{seconds, each.plain}, text_hash(answer.ids)};

@@ -12,6 +12,10 @@ class StatusLine {
   StatusLine();
   ~StatusLine() { clear(); }
 
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  bool on_terminal() const { return on_terminal_; }
   // Whether the last text is old enough for a new one.
   bool due() const;
   void show(const std::string& text);

@@ -174,6 +174,11 @@ std::string some_pieces_complaint(const Model& model, const Ops& ops, std::span<
 
 }  // namespace
 
+const Ops& ops() {
+  static const Ops table = fast_ops();
+  return table;
+}
+
 Ops chunk_ops() {
   Ops ops = plain_ops();
   ops.delta_rule = [](const Qkv& qkv, const Tensor2& g, const Tensor2& beta,

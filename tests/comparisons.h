@@ -20,6 +20,9 @@ using Table = std::function<Ops(const Config&)>;
 // The right ones: plain, fast, and plain with the delta rule in chunks.
 Ops chunk_ops();
 
+// The fast table, for tests of what is built on it.
+const Ops& ops();
+
 // Computes with a table and returns what is wrong with the result, in one line; empty if nothing.
 struct Comparison {
   std::string name;

@@ -159,6 +159,17 @@ Goldens load_goldens(const std::string& path) {
   return {read_safetensors(path)};
 }
 
+std::vector<double> log_softmax(const Tensor2& logits, int t) {
+  const float* x = row(logits, t);
+  const int V = dim(logits, 1);
+  const double highest = *std::max_element(x, x + V);
+  double sum = 0;
+  for (int i = 0; i < V; ++i) sum += std::exp(x[i] - highest);
+  std::vector<double> result(V);
+  for (int i = 0; i < V; ++i) result[i] = x[i] - highest - std::log(sum);
+  return result;
+}
+
 void check_throws_with(const std::function<void()>& f, std::string_view part) {
   try {
     f();

@@ -52,6 +52,9 @@ struct Goldens {
 
 Goldens load_goldens(const std::string& path);
 
+// Logarithms of the probabilities that row t of logits [T, vocab_size] stands for, in double.
+std::vector<double> log_softmax(const Tensor2& logits, int t);
+
 // Fails unless f throws a std::exception whose message is one line and contains `part`.
 void check_throws_with(const std::function<void()>& f, std::string_view part);
 

@@ -11,11 +11,6 @@ using namespace qwen;
 
 namespace {
 
-const Ops& ops() {
-  static const Ops table = fast_ops();
-  return table;
-}
-
 // The numbers of the standard's generator are the same everywhere; those of its distributions are
 // not.
 int below(std::mt19937_64& random, int n) {

@@ -6,11 +6,6 @@ using namespace qwen;
 
 namespace {
 
-const Ops& ops() {
-  static const Ops table = fast_ops();
-  return table;
-}
-
 // A model, and one text of it.
 struct Fixture {
   SmallModel small;

@@ -12,11 +12,6 @@ using namespace qwen;
 
 namespace {
 
-const Ops& ops() {
-  static const Ops table = fast_ops();
-  return table;
-}
-
 // The small random model: it says nothing sensible, but it says it in a well-defined way.
 struct Fixture {
   Model model = load_model("checkpoints/tiny");

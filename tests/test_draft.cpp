@@ -19,11 +19,6 @@ using namespace qwen;
 
 namespace {
 
-const Ops& ops() {
-  static const Ops table = fast_ops();
-  return table;
-}
-
 // ---- models with an MTP layer ----
 
 struct Drafted {

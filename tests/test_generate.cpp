@@ -14,11 +14,6 @@ namespace {
 
 using Ids = std::vector<int>;
 
-const Ops& ops() {
-  static const Ops table = fast_ops();
-  return table;
-}
-
 constexpr Sampling kSampled{.temperature = 1.5, .top_k = 40, .top_p = .95, .seed = 7};
 
 // The small checkpoint whose texts nothing ends, unless a test says so.

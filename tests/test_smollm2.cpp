@@ -31,18 +31,6 @@ Tensor2 all_logits(const Model& model, const std::vector<int>& ids) {
   return head(model, ops, hidden_states(model, ops, ids, {&alone, 1}));
 }
 
-// Logarithms of the probabilities that row t of the logits stands for, in double.
-std::vector<double> log_softmax(const Tensor2& logits, int t) {
-  const float* x = row(logits, t);
-  const int V = dim(logits, 1);
-  const double highest = *std::max_element(x, x + V);
-  double sum = 0;
-  for (int i = 0; i < V; ++i) sum += std::exp(x[i] - highest);
-  std::vector<double> result(V);
-  for (int i = 0; i < V; ++i) result[i] = x[i] - highest - std::log(sum);
-  return result;
-}
-
 }  // namespace
 
 TEST_CASE("SmolLM2: 64 greedy tokens after each of ten prompts are those of transformers") {

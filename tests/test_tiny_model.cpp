@@ -62,11 +62,7 @@ double loss(const Model& model, const std::vector<int>& ids) {
   const Tensor2 logits = head(model, ops, hidden_states(model, ops, ids, {&alone, 1}));
   double sum = 0;
   for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
-    const float* x = row(logits, static_cast<int>(t));
-    const float highest = *std::max_element(x, x + dim(logits, 1));
-    double all = 0;
-    for (int i = 0; i < dim(logits, 1); ++i) all += std::exp(static_cast<double>(x[i]) - highest);
-    sum += highest + std::log(all) - x[ids[t + 1]];
+    sum -= log_softmax(logits, static_cast<int>(t))[ids[t + 1]];
   }
   return sum;
 }
