@@ -139,7 +139,8 @@ configure() { # preset, folder
   fi
   rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles"
   # Where no human looks, a warning ends the build; a reader's newer compiler may know more of them.
-  [ "${CI:-}" != true ] || warnings=-DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+  # Not under the sanitizers: with them gcc takes members of <regex> for uninitialised.
+  [ "${CI:-}" != true ] || [ "$preset" = sanitize ] || warnings=-DCMAKE_COMPILE_WARNING_AS_ERROR=ON
   say "configuring $folder (the first build takes a while)"
   quietly cmake --preset "$preset" -B "$folder" -G "$generator" $warnings ||
     fail "cmake could not configure $folder, see above"
