@@ -115,8 +115,7 @@ void run(const Options& options) {
   if (options.profile) ops = timed_ops(ops, profile);
   if (options.check) ops = checked_ops(ops, plain_ops());
 
-  std::vector<int> ids = encode(tokenizer, options.prompt);
-  if (tokenizer.bos >= 0) ids.insert(ids.begin(), tokenizer.bos);
+  const std::vector<int> ids = encode_prompt(tokenizer, options.prompt);
   std::printf("the prompt is %zu tokens\n", ids.size());
 
   const auto start = std::chrono::steady_clock::now();

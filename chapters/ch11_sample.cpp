@@ -4,7 +4,6 @@
 // around it. The program shows what each step leaves of the tokens that could follow a prompt, what
 // is drawn, and how the same prompt goes on: greedily, with several seeds, hot, and with penalties.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <numeric>
@@ -14,6 +13,7 @@
 #include "qwen/options.h"
 #include "qwen/sampling_config.h"
 #include "qwen/sampling_options.h"
+#include "qwen/stopwatch.h"
 #include "qwen/tables.h"
 #include "qwen/tokenizer.h"
 #include "qwen/utf8.h"
@@ -72,12 +72,6 @@ std::vector<Step> steps_of(const Sampling& s) {
   so_far.min_p = s.min_p;
   steps.push_back({labelled("min-p", s.min_p), so_far});
   return steps;
-}
-
-double probability(const Distribution& all, int id) {
-  const auto at = std::lower_bound(all.begin(), all.end(), id,
-                                   [](const Candidate& one, int x) { return one.id < x; });
-  return at != all.end() && at->id == id ? at->probability : 0;
 }
 
 // The `count` likeliest, the best first.
@@ -146,10 +140,9 @@ template <class Work>
 double milliseconds(const Work& work) {
   std::vector<double> times;
   for (int i = 0; i < 9; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     work();
-    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-    times.push_back(time.count());
+    times.push_back(1e3 * seconds_since(start));
   }
   std::nth_element(times.begin(), times.begin() + 4, times.end());
   return times[4];
@@ -179,8 +172,7 @@ void show_times() {
 void run(const Options& options) {
   Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model), {}};
   const std::string prompt = repair_utf8(options.prompt);
-  at.prompt = encode(at.tokenizer, prompt);
-  if (at.tokenizer.bos >= 0) at.prompt.insert(at.prompt.begin(), at.tokenizer.bos);
+  at.prompt = encode_prompt(at.tokenizer, prompt);
   check_tokens(at.model.config, at.prompt, 0);
   std::printf("%s …\n\n", prompt.c_str());
 

@@ -15,33 +15,6 @@ bool can_write(const Running& running) {
   return unread(running) == 0;
 }
 
-// The state before the first token, its KV caches large enough for `tokens` tokens. A cache that
-// grows by doubling would hold twice what it needs, and three times while its rows are copied.
-State roomy_state(const Config& config, int tokens) {
-  State state = empty_state(config);
-  for (LayerState& layer : state.layers) {
-    if (auto* kv = std::get_if<KVCache>(&layer)) {
-      kv->keys = uninit(tokens, config.num_key_value_heads, config.head_dim);
-      kv->values = uninit(tokens, config.num_key_value_heads, config.head_dim);
-    }
-  }
-  return state;
-}
-
-void end(Running& running, Ending ending) {
-  running.ended = true;
-  running.answer.ending = ending;
-}
-
-// Ends an answer that has all the tokens it may have.
-void end_if_full(const Config& config, Running& running) {
-  if (static_cast<int>(running.answer.ids.size()) >= running.request.max_tokens) {
-    end(running, Ending::max_tokens);
-  } else if (static_cast<int>(running.ids.size()) >= config.max_position_embeddings) {
-    end(running, Ending::context);
-  }
-}
-
 // Takes those whose answers have ended out of the batch.
 std::vector<Running> leave(Batch& batch) {
   const auto ended = std::stable_partition(batch.begin(), batch.end(),
@@ -128,18 +101,19 @@ int choose(Running& running, std::span<const float> logits) {
 }
 
 void add_token(const Config& config, Running& running, int id) {
-  end_if_full(config, running);  // where no token at all is wanted, or the prompt fills the context
-  if (running.ended) return;
-  if (is_end_token(config, id)) {
-    running.answer.end_token = id;
-    return end(running, Ending::end_token);
+  const Request& request = running.request;
+  Answer& answer = running.answer;
+  const AnswerLimit limit =
+      answer_limit(config, static_cast<int>(request.prompt.size()), request.max_tokens);
+  if (limit.tokens == 0) {  // none is wanted, or the prompt fills the context
+    answer.ending = limit.ending;
+    running.ended = true;
+    return;
   }
-  running.answer.ids.push_back(id);
+  running.ended = add_token(config, limit, id, request.on_token, answer);
+  if (answer.ending == Ending::end_token) return;
   running.ids.push_back(id);
   add_answer(running.history, id);
-  end_if_full(config, running);
-  const OnToken& on_token = running.request.on_token;
-  if (on_token && !on_token(id)) end(running, Ending::stopped);
 }
 
 std::vector<Running> step(const Model& model, const Ops& ops, Batch& batch, int max_rows) {

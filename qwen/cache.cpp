@@ -45,6 +45,17 @@ Sequence empty_sequence(const Config& config) {
   return {{}, empty_state(config), {}};
 }
 
+State roomy_state(const Config& config, int tokens) {
+  State state = empty_state(config);
+  for (LayerState& layer : state.layers) {
+    if (auto* kv = std::get_if<KVCache>(&layer)) {
+      kv->keys = uninit(tokens, config.num_key_value_heads, config.head_dim);
+      kv->values = uninit(tokens, config.num_key_value_heads, config.head_dim);
+    }
+  }
+  return state;
+}
+
 Tensor2 read(const Model& model, const Ops& ops, Sequence& sequence, std::span<const int> ids,
              int piece) {
   if (ids.empty()) throw std::invalid_argument("[read] no tokens: at least 1 is needed");

@@ -29,6 +29,10 @@ struct Sequence {
 
 Sequence empty_sequence(const Config& config);
 
+// The state before the first token, its KV caches large enough for `tokens` tokens. A cache that
+// grows by doubling would hold twice what it needs, and three times while its rows are copied.
+State roomy_state(const Config& config, int tokens);
+
 // Tokens that are read at once: more would need more memory and be hardly faster.
 inline constexpr int kReadAtOnce = 512;
 

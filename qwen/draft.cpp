@@ -13,13 +13,6 @@ std::span<const float> row_of(const Tensor2& logits, int t) {
   return {row(logits, t), static_cast<std::size_t>(dim(logits, 1))};
 }
 
-// Candidates stand in the order of their ids.
-double probability(const Distribution& distribution, int id) {
-  const auto place = std::lower_bound(distribution.begin(), distribution.end(), id,
-                                      [](const Candidate& c, int wanted) { return c.id < wanted; });
-  return place != distribution.end() && place->id == id ? place->probability : 0;
-}
-
 // a [A, H] with the rows of b [B, H] behind.
 Tensor2 stacked(const Tensor2& a, const Tensor2& b) {
   if (a.size() == 0) return b;

@@ -32,6 +32,19 @@ bool is_end_token(const Config& config, int id);
 // Called with every token of the answer as it comes; false stops the answer after it. May be empty.
 using OnToken = std::function<bool(int id)>;
 
+// How many tokens an answer may have, and why it ends after so many: as many as were asked for, or
+// as fit into the context behind the `position` tokens before it.
+struct AnswerLimit {
+  int tokens;
+  Ending ending;
+};
+AnswerLimit answer_limit(const Config& config, int position, int max_tokens);
+
+// Puts a token into the answer, unless it is one that ends texts. True where the answer ends with
+// it: by that, by its limit, or by on_token.
+bool add_token(const Config& config, const AnswerLimit& limit, int id, const OnToken& on_token,
+               Answer& answer);
+
 // Reads `prompt` after what `sequence` holds, then writes at most `max_tokens` tokens. For
 // penalties, all that `sequence` held counts as prompt.
 // What has been read at the end (sequence.ids): all of the answer where an end token ended it, else

@@ -12,8 +12,7 @@ void Progress::show(const std::string& stage, const std::string& detail) {
   std::string line = title_ + ": " + stage;
   if (line_.on_terminal()) line += ", " + detail;
   if (done_ > 0) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    const double each = passed.count() / static_cast<double>(done_);
+    const double each = seconds_since(start_) / static_cast<double>(done_);
     line += ", " + duration(each * static_cast<double>(steps_ - done_)) + " left";
   }
   line_.show(line);

@@ -1,11 +1,11 @@
 // How far long work has come, on stderr.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <string>
 
 #include "qwen/status_line.h"
+#include "qwen/stopwatch.h"
 
 namespace qwen {
 
@@ -22,7 +22,7 @@ class Progress {
  private:
   const std::string title_;
   const std::size_t steps_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Clock::time_point start_ = Clock::now();
   std::size_t done_ = 0;
   std::string stage_;
   StatusLine line_;

@@ -60,15 +60,9 @@ std::vector<std::string> texts(const JsonObject& object, const std::string& key)
   return all;
 }
 
-std::vector<int> text_ids(const Tokenizer& tokenizer, const std::string& text) {
-  std::vector<int> ids = encode(tokenizer, text);
-  if (tokenizer.bos >= 0) ids.insert(ids.begin(), tokenizer.bos);
-  return ids;
-}
-
 std::vector<int> prompt_ids(const Tokenizer& tokenizer, const ChatTemplate& form,
                             std::string_view text, const JsonObject& object) {
-  if (!object.has("messages")) return text_ids(tokenizer, object.string("prompt"));
+  if (!object.has("messages")) return encode_prompt(tokenizer, object.string("prompt"));
   if (object.has("prompt")) object.fail("prompt", "nothing beside messages");
   // Once more, as written: a template shows the fields of tools in their order.
   const OrderedJson ordered = parse_ordered_json(text, object.source());

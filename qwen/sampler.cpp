@@ -240,6 +240,12 @@ Distribution distribution(std::span<const float> logits, const Sampling& samplin
   return left;
 }
 
+double probability(const Distribution& distribution, int id) {
+  const auto place = std::lower_bound(distribution.begin(), distribution.end(), id,
+                                      [](const Candidate& c, int wanted) { return c.id < wanted; });
+  return place != distribution.end() && place->id == id ? place->probability : 0;
+}
+
 double uniform(std::mt19937_64& generator) {
   return static_cast<double>(generator() >> 11) * 0x1p-53;
 }

@@ -55,6 +55,9 @@ using Distribution = std::vector<Candidate>;
 Distribution distribution(std::span<const float> logits, const Sampling& sampling,
                           const History& history);
 
+// Of a token; 0 where it is no candidate.
+double probability(const Distribution& distribution, int id);
+
 // The next number in [0, 1) of a generator: its top 53 bits. The standard fixes the generator's
 // numbers, but not those of its distributions, which differ from library to library.
 double uniform(std::mt19937_64& generator);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "qwen/hash.h"
 #include "qwen/rollback.h"
 #include "qwen/stopwatch.h"
 
@@ -32,16 +33,15 @@ class Speculation {
     add_prompt(history_, sequence_.ids);
     add_prompt(history_, prompt);
     Tensor2 last = read_prompt(prompt);
-    const int room = model_.config.max_position_embeddings - sequence_.state.position;
-    most_ = std::min(max_tokens, room);
-    answer_.ending = max_tokens <= room ? Ending::max_tokens : Ending::context;
-    done_ = most_ == 0;
+    limit_ = answer_limit(model_.config, sequence_.state.position, max_tokens);
+    answer_.ending = limit_.ending;
+    done_ = limit_.tokens == 0;
     if (!done_) give_out(verify(head(model_, ops_, last), {}, sampling_, history_, generator_));
   }
 
   // Up to 1 + count tokens: drafts, verdict, and back to what stays.
   void round(int count) {
-    count = std::min(count, most_ - static_cast<int>(answer_.ids.size()) - 1);
+    count = std::min(count, limit_.tokens - static_cast<int>(answer_.ids.size()) - 1);
     const auto start = Clock::now();
     const std::vector<Draft> drafts = ask(hidden_, next_ids_, count);
     const double drafting = seconds_since(start);
@@ -94,21 +94,8 @@ class Speculation {
   // Puts tokens into the answer until one ends it. How many were looked at.
   int give_out(const std::vector<int>& tokens) {
     int looked_at = 0;
-    for (const int id : tokens) {
-      ++looked_at;
-      if (is_end_token(model_.config, id)) {
-        answer_.ending = Ending::end_token;
-        answer_.end_token = id;
-        done_ = true;
-        break;
-      }
-      answer_.ids.push_back(id);
-      done_ = static_cast<int>(answer_.ids.size()) == most_;
-      if (on_token_ && !on_token_(id)) {
-        answer_.ending = Ending::stopped;
-        done_ = true;
-      }
-      if (done_) break;
+    while (!done_ && looked_at < static_cast<int>(tokens.size())) {
+      done_ = add_token(model_.config, limit_, tokens[looked_at++], on_token_, answer_);
     }
     next_ids_.assign(tokens.begin(), tokens.begin() + looked_at);
     return looked_at;
@@ -139,7 +126,7 @@ class Speculation {
   const Ops recording_ops_;
   History history_;
   Answer answer_;
-  int most_ = 0;  // tokens the answer may have
+  AnswerLimit limit_{};
   bool done_ = false;
   Tensor2 hidden_;             // of the rows read since the drafter was asked last
   std::vector<int> next_ids_;  // and the token after each
@@ -188,10 +175,10 @@ Answer speculate(const Model& model, const Ops& ops, const Drafter& drafter, int
 }
 
 std::uint64_t text_hash(std::span<const int> ids) {
-  std::uint64_t hash = 0xCBF29CE484222325;
+  std::uint64_t hash = kHashOfNothing;
   for (const int id : ids) {
     for (int shift = 0; shift < 32; shift += 8) {
-      hash = (hash ^ (static_cast<std::uint32_t>(id) >> shift & 0xFF)) * 0x100000001B3;
+      hash = hash_with(hash, static_cast<std::uint32_t>(id) >> shift & 0xFF);
     }
   }
   return hash;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "qwen/hash.h"
 #include "qwen/interrupt.h"
 #include "qwen/parallel.h"
 #include "qwen/tables.h"
@@ -89,7 +90,7 @@ Run run_batch(const Model& model, const Ops& ops, std::span<State> states, int s
   std::vector<int> ids = sample_ids(model.config, B);
   std::vector<Share<State>> shares;
   for (State& state : states) shares.push_back({&state, 1});
-  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+  std::uint64_t hash = kHashOfNothing;
   Run run = timed([&] {
     for (int i = 0; i < steps; ++i) {
       if (interrupted()) throw Interrupted{};
@@ -98,7 +99,7 @@ Run run_batch(const Model& model, const Ops& ops, std::span<State> states, int s
         const float* own = row(logits, b);
         ids[b] = static_cast<int>(std::max_element(own, own + dim(logits, 1)) - own);
       });
-      hash = (hash ^ static_cast<std::uint64_t>(ids[0])) * 0x100000001B3;
+      hash = hash_with(hash, static_cast<std::uint64_t>(ids[0]));
     }
   });
   run.hash = hash;

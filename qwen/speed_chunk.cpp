@@ -7,6 +7,7 @@
 
 #include "qwen/chunk.h"
 #include "qwen/deltanet.h"
+#include "qwen/hash.h"
 #include "qwen/random_model.h"
 
 namespace qwen {
@@ -41,10 +42,8 @@ Inputs random_inputs(const Config& c, int T) {
 }
 
 std::uint64_t hash_of(const Tensor3& x) {
-  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a over the bits of the floats
-  for (const float value : x) {
-    hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001B3;
-  }
+  std::uint64_t hash = kHashOfNothing;
+  for (const float value : x) hash = hash_with(hash, std::bit_cast<std::uint32_t>(value));
   return hash;
 }
 

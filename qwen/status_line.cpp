@@ -9,15 +9,14 @@ namespace qwen {
 StatusLine::StatusLine() : on_terminal_(isatty(STDERR_FILENO) != 0) {}
 
 bool StatusLine::due() const {
-  const std::chrono::duration<double> age = std::chrono::steady_clock::now() - shown_;
-  return age.count() >= (on_terminal_ ? 0.1 : 10);
+  return seconds_since(shown_) >= (on_terminal_ ? 0.1 : 10);
 }
 
 void StatusLine::show(const std::string& text) {
   clear();
   std::fprintf(stderr, on_terminal_ ? "%s" : "%s\n", text.c_str());
   std::fflush(stderr);
-  shown_ = std::chrono::steady_clock::now();
+  shown_ = Clock::now();
 }
 
 void StatusLine::clear() {

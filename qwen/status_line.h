@@ -2,8 +2,9 @@
 // line every ten seconds.
 #pragma once
 
-#include <chrono>
 #include <string>
+
+#include "qwen/stopwatch.h"
 
 namespace qwen {
 
@@ -24,7 +25,7 @@ class StatusLine {
 
  private:
   const bool on_terminal_;
-  std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
+  Clock::time_point shown_ = Clock::now();
 };
 
 }  // namespace qwen

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "qwen/cache.h"
+#include "qwen/hash.h"
 #include "qwen/interrupt.h"
 
 namespace qwen {
@@ -20,16 +22,16 @@ std::vector<int> sample_ids(const Config& config, int count) {
 
 namespace {
 
-// A greedy text that is being written: the token to read next, and a hash of all of them (FNV-1a).
+// A greedy text that is being written: the token to read next, and a hash of all of them.
 struct Text {
   int next = 0;
-  std::uint64_t hash = 0xCBF29CE484222325;
+  std::uint64_t hash = kHashOfNothing;
 };
 
 void read(const Model& model, const Ops& ops, std::span<const int> ids, State& state, Text& text) {
   if (interrupted()) throw Interrupted{};
   text.next = argmax(forward(model, ops, ids, state));
-  text.hash = (text.hash ^ static_cast<std::uint64_t>(text.next)) * 0x100000001B3;
+  text.hash = hash_with(text.hash, static_cast<std::uint64_t>(text.next));
 }
 
 // Numbers between -1 and 1 that repeat after a length that no row has.
@@ -58,11 +60,9 @@ Run run_task(const Model& model, const Ops& ops, const std::vector<int>& prompt,
 }
 
 State filled_state(const Config& config, int context, int room) {
-  State state = empty_state(config);
+  State state = roomy_state(config, context + room);
   for (LayerState& layer : state.layers) {
     if (KVCache* cache = std::get_if<KVCache>(&layer)) {
-      cache->keys = uninit(context + room, config.num_key_value_heads, config.head_dim);
-      cache->values = uninit(context + room, config.num_key_value_heads, config.head_dim);
       make_up(cache->keys);
       make_up(cache->values);
     }

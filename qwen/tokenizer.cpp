@@ -242,6 +242,12 @@ std::vector<int> encode(const Tokenizer& tokenizer, std::string_view text, Added
   return ids;
 }
 
+std::vector<int> encode_prompt(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int> ids = encode(tokenizer, text);
+  if (tokenizer.bos >= 0) ids.insert(ids.begin(), tokenizer.bos);
+  return ids;
+}
+
 std::string decode_next(const Tokenizer& tokenizer, TextStream& stream, int id) {
   if (id < 0 || id >= vocabulary_size(tokenizer) || tokenizer.special[id]) return "";
   std::string_view bytes = tokenizer.tokens[id];

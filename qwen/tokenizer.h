@@ -51,6 +51,9 @@ enum class AddedTokens { matched, as_text };
 std::vector<int> encode(const Tokenizer& tokenizer, std::string_view text,
                         AddedTokens added = AddedTokens::matched);
 
+// A text that begins here: with the token in front that belongs there, if one does.
+std::vector<int> encode_prompt(const Tokenizer& tokenizer, std::string_view text);
+
 // Valid UTF-8; bytes that form no character become U+FFFD. Special tokens and ids without a token
 // are nothing.
 std::string decode(const Tokenizer& tokenizer, std::span<const int> ids);

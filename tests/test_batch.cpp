@@ -156,6 +156,14 @@ std::string batch_complaint(const SmallModel& small, const Engine& engine) {
 
 // ---- planted bugs ----
 
+// What makes a KV cache as good as new. S takes no notice of it.
+void set_length_to_0(State& state) {
+  for (LayerState& layer : state.layers) {
+    if (auto* kv = std::get_if<KVCache>(&layer)) truncate(*kv, 0);
+  }
+  state.position = 0;
+}
+
 // Prompts of one length, by pads in front. Attention is told not to look at them, and positions
 // count from the first real token; the recurrent state has read them all the same.
 Engine with_left_padding() {
@@ -165,10 +173,7 @@ Engine with_left_padding() {
     const int pads = 90 - static_cast<int>(request.prompt.size());
     if (pads == 0) return running;
     forward(model, ops(), std::vector<int>(pads, 0), running.state);
-    for (LayerState& layer : running.state.layers) {
-      if (auto* kv = std::get_if<KVCache>(&layer)) truncate(*kv, 0);
-    }
-    running.state.position = 0;
+    set_length_to_0(running.state);
     return running;
   };
   return engine;
@@ -184,10 +189,7 @@ Engine with_states_of_others() {
     if (kept->empty()) return running;
     running.state = std::move(kept->back());
     kept->pop_back();
-    for (LayerState& layer : running.state.layers) {
-      if (auto* kv = std::get_if<KVCache>(&layer)) truncate(*kv, 0);
-    }
-    running.state.position = 0;
+    set_length_to_0(running.state);
     return running;
   };
   return engine;
