@@ -1,0 +1,109 @@
+// The formats of linear_fast.cpp: how a row of W and a row of x become vectors, and how two of
+// those are multiplied.
+//
+// A step is kStep elements along K. They take kBytes in W and become kParts vectors: `weight` makes
+// those of W, `input` those of x, which is float32. One instruction set per section, chosen at
+// compile time; the same bits from all that a machine has a choice of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "qwen/dtype.h"
+#include "qwen/simd.h"
+
+namespace qwen::fast {
+
+using simd::kLanes;
+using simd::Vec;
+
+struct F32 {
+  static constexpr int kStep = kLanes, kBytes = 4 * kStep, kParts = 1;
+  static Vec weight(const std::byte* w, int) {
+    return simd::load(reinterpret_cast<const float*>(w));
+  }
+  static Vec input(const float* x, int) { return simd::load(x); }
+  static Vec multiply_add(Vec x, Vec w, Vec sum) { return simd::fma(x, w, sum); }
+};
+
+struct F16 : F32 {
+  static constexpr int kBytes = 2 * kStep;
+  static Vec weight(const std::byte* w, int) {
+#if defined(__AVX512F__)
+    __m256i bits;
+    std::memcpy(&bits, w, sizeof bits);
+    return (Vec)_mm512_maskz_cvtph_ps(0xFFFF, bits);  // all lanes; gcc 12 warns of the plain form
+#elif defined(__F16C__) && defined(__AVX2__)
+    __m128i bits;
+    std::memcpy(&bits, w, sizeof bits);
+    return (Vec)_mm256_cvtph_ps(bits);
+#elif defined(__ARM_NEON)
+    float16x4_t bits;
+    std::memcpy(&bits, w, sizeof bits);
+    return (Vec)vcvt_f32_f16(bits);
+#else
+    Vec v;
+    for (int i = 0; i < kLanes; ++i) {
+      std::uint16_t bits;
+      std::memcpy(&bits, w + 2 * i, 2);
+      v[i] = f16_to_float(bits);
+    }
+    return v;
+#endif
+  }
+};
+
+// Pairs of bf16: lane l holds the elements 2l and 2l + 1. Their two products go into one float sum,
+// the odd element's first: that is what the hardware's dot product does.
+struct Bf16Pairs {
+  static constexpr int kStep = 2 * kLanes, kBytes = 2 * kStep;
+  static Vec weight(const std::byte* w, int) {
+    return simd::load(reinterpret_cast<const float*>(w));
+  }
+  static Vec input(const float* x, int) {
+    std::uint16_t rounded[kStep];
+    for (int i = 0; i < kStep; ++i) rounded[i] = float_to_bf16(x[i]);
+    return weight(reinterpret_cast<const std::byte*>(rounded), 0);
+  }
+};
+
+// Both elements of a pair widened to floats, an instruction each: the same products, the same
+// order.
+struct Bf16Widened : Bf16Pairs {
+  static constexpr int kParts = 2;
+  static Vec widen(Vec pairs, int part) {
+    const auto bits = (simd::VecInt)pairs;
+    return (Vec)(part == 0 ? bits & (std::int32_t)0xFFFF0000 : bits << 16);
+  }
+  static Vec weight(const std::byte* w, int part) { return widen(Bf16Pairs::weight(w, 0), part); }
+  static Vec input(const float* x, int part) { return widen(Bf16Pairs::input(x, 0), part); }
+  static Vec multiply_add(Vec x, Vec w, Vec sum) { return simd::fma(x, w, sum); }
+};
+
+// AMD's dot product does twice the work of a multiply-add in the same time. Intel's (they also know
+// AVX-512 FP16) takes four times as long: there, and where there is none, pairs are widened.
+#if defined(__AVX512BF16__) && !defined(__AVX512FP16__)
+inline constexpr const char* kLinearKernel = "AVX-512, bf16 dot product";
+struct BF16 : Bf16Pairs {
+  static constexpr int kParts = 1;
+  static Vec multiply_add(Vec x, Vec w, Vec sum) {
+    return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)w);
+  }
+};
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+inline constexpr const char* kLinearKernel = "NEON, bf16 multiply-add";
+struct BF16 : Bf16Pairs {
+  static constexpr int kParts = 1;
+  static Vec multiply_add(Vec x, Vec w, Vec sum) {
+    const bfloat16x8_t x_pairs = (bfloat16x8_t)x, w_pairs = (bfloat16x8_t)w;
+    const float32x4_t odd = vbfmlaltq_f32((float32x4_t)sum, x_pairs, w_pairs);
+    return (Vec)vbfmlalbq_f32(odd, x_pairs, w_pairs);
+  }
+};
+#else
+inline constexpr const char* kLinearKernel = simd::kName;
+using BF16 = Bf16Widened;
+#endif
+
+}  // namespace qwen::fast
