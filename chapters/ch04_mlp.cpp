@@ -67,9 +67,9 @@ const char* bits(const Tensor2& a, const float* b) {
 
 void show_mlp() {
   Ops plain_ops, fast_ops;
-  plain_ops.linear = plain::linear;
+  plain_ops.products = one_by_one(plain::linear);
   plain_ops.swiglu = plain::swiglu;
-  fast_ops.linear = fast::linear;
+  fast_ops.products = fast::products;
   fast_ops.swiglu = fast::swiglu;
 
   const Mlp mlp{as_weight(random_rows(kIntermediate, kHidden, 1)),

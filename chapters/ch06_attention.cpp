@@ -76,7 +76,7 @@ Weight random_weight(int rows, int columns, unsigned seed) {
 Ops plain_ops() {
   Ops ops;
   ops.rms_norm = plain::rms_norm;
-  ops.linear = plain::linear;
+  ops.products = one_by_one(plain::linear);
   ops.rope = plain::rope;
   ops.attention = plain::attention;
   ops.sigmoid_gate = plain::sigmoid_gate;
@@ -86,7 +86,7 @@ Ops plain_ops() {
 Ops fast_ops() {
   Ops ops;
   ops.rms_norm = fast::rms_norm;
-  ops.linear = fast::linear;
+  ops.products = fast::products;
   ops.rope = fast::rope;
   ops.attention = fast::attention;
   ops.sigmoid_gate = fast::sigmoid_gate;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "qwen/rope.h"
@@ -65,10 +66,8 @@ Tensor2 attention_forward(const Ops& ops, const Config& config, const Attention&
   const int Hq = config.num_attention_heads, Hkv = config.num_key_value_heads;
   const int D = config.head_dim;
 
-  Tensor2 q = ops.linear(x, weights.q_proj);        // [T, Hq * D], with a gate [T, Hq * 2 D]
-  Tensor2 k = ops.linear(x, weights.k_proj);        // [T, Hkv * D]
-  const Tensor2 v = ops.linear(x, weights.v_proj);  // [T, Hkv * D]
-  Tensor2 gate;
+  Tensor2 q, k, v, gate;  // q [T, Hq * D], with a gate [T, Hq * 2 D]; k, v [T, Hkv * D]
+  std::tie(q, k, v) = ops.linear(x, weights.q_proj, weights.k_proj, weights.v_proj);
   if (config.attn_output_gate) {
     QueryAndGate both = split_gate(q, Hq, D);
     q = std::move(both.q);
@@ -82,13 +81,13 @@ Tensor2 attention_forward(const Ops& ops, const Config& config, const Attention&
   Tensor2 y = for_each_sequence(shares, [&](int first, const Share<KVCache>& share) {
     KVCache& cache = *share.state;
     const int T = share.rows, position = cache.length;
-    Tensor3 query = reshape(slice(q, first, T), T, Hq, D);
-    Tensor3 key = reshape(slice(k, first, T), T, Hkv, D);
+    Tensor3 query = reshape(slice(std::move(q), first, T), T, Hq, D);
+    Tensor3 key = reshape(slice(std::move(k), first, T), T, Hkv, D);
     const Rotation turn = rotation(config, position, T);
     ops.rope(query, turn.cos, turn.sin);
     ops.rope(key, turn.cos, turn.sin);
     append(cache.keys, position, key);
-    append(cache.values, position, reshape(slice(v, first, T), T, Hkv, D));
+    append(cache.values, position, reshape(slice(std::move(v), first, T), T, Hkv, D));
     cache.length = position + T;
     return ops.attention(query, cache.keys, cache.values, position);
   });

@@ -73,10 +73,12 @@ Ops checked_ops(const Ops& ops, const Ops& oracle) {
                    dim(x, 1) + kFunctions);
     return y;
   };
-  both.linear = [=](const Tensor2& x, const Weight& w) {
-    Tensor2 y = ops.linear(x, w);
-    check->compare("linear " + w.name, y, oracle.linear(x, w), w.cols);
-    return y;
+  both.products = [=](const Tensor2& x, std::span<const Weight* const> ws) {
+    std::vector<Tensor2> ys = ops.products(x, ws);
+    for (std::size_t i = 0; i < ws.size(); ++i) {
+      check->compare("linear " + ws[i]->name, ys[i], oracle.linear(x, *ws[i]), ws[i]->cols);
+    }
+    return ys;
   };
   both.swiglu = [=](const Tensor2& gate, const Tensor2& up) {
     Tensor2 y = ops.swiglu(gate, up);

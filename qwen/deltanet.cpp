@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "qwen/shape.h"
@@ -22,17 +23,17 @@ Tensor2 deltanet_forward(const Ops& ops, const Config& config, const DeltaNet& w
                          config.linear_num_value_heads, config.linear_value_head_dim};
   const int rows = dim(x, 0), Hv = heads.Hv, Dv = heads.Dv;
 
-  const Tensor2 in = ops.linear(x, weights.in_proj_qkv);  // [rows, 2 Hk Dk + Hv Dv]
-  Tensor2 z = ops.linear(x, weights.in_proj_z);           // [rows, Hv * Dv]
-  const Tensor2 a = ops.linear(x, weights.in_proj_a);     // [rows, Hv]
-  const Tensor2 b = ops.linear(x, weights.in_proj_b);     // [rows, Hv]
-  const Gates all = gates(a, b, weights.A, weights.dt_bias);
+  Tensor2 in, z, a, b;  // [rows, 2 Hk Dk + Hv Dv], [rows, Hv * Dv], and twice [rows, Hv]
+  std::tie(in, z, a, b) =
+      ops.linear(x, weights.in_proj_qkv, weights.in_proj_z, weights.in_proj_a, weights.in_proj_b);
+  Gates all = gates(a, b, weights.A, weights.dt_bias);
 
   Tensor2 o = for_each_sequence(shares, [&](int first, const Share<DeltaState>& share) {
     DeltaState& state = *share.state;
     const int T = share.rows;
-    const Qkv qkv = ops.conv_qkv(slice(in, first, T), weights.conv1d, heads, state.tail);
-    const Tensor2 g = slice(all.g, first, T), beta = slice(all.beta, first, T);
+    const Qkv qkv = ops.conv_qkv(slice(std::move(in), first, T), weights.conv1d, heads, state.tail);
+    const Tensor2 g = slice(std::move(all.g), first, T);
+    const Tensor2 beta = slice(std::move(all.beta), first, T);
     return reshape(ops.delta_rule(qkv, g, beta, weights.key_head, state.S), T, Hv * Dv);
   });
 

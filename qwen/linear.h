@@ -1,6 +1,9 @@
 // y = x W^T for every storage format.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "qwen/tensor.h"
 #include "qwen/weights.h"
 
@@ -17,6 +20,10 @@ namespace qwen::fast {
 // The same, in register tiles over all threads (linear_fast.cpp). The bits of a row of y depend on
 // that row of x and on w alone: not on T, not on the number of threads.
 Tensor2 linear(const Tensor2& x, const Weight& w);
+
+// Several matrices that meet the same x: y[i] = linear(x, *ws[i]), to the bit. x is prepared once,
+// and the rows of all matrices are one piece of work for the threads.
+std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> ws);
 
 // What it was compiled for: "AVX-512, bf16 dot product", …
 const char* linear_kernel();

@@ -192,21 +192,22 @@ void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, floa
   for (int i = 0; i < rows * C; i += kLanes) simd::store(totals + i, simd::sum_each(sums + i));
 }
 
-// Columns begin … end - 1 of y, for `rows` rows of x: tile by tile, and only then into y, whose
-// rows lie so far apart that six columns of it would fill a page of memory each.
+// Tiles begin … end - 1 of y, kCols columns each, for `rows` rows of x: tile by tile, and only then
+// into y, whose rows lie so far apart that six columns of it would fill a page of memory each.
 template <class Format>
 void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, int end,
              Tensor2& y) {
-  const int whole = (end - begin) / kCols, rest = (end - begin) % kCols;
+  const int n = begin * kCols, stop = std::min(end * kCols, w.rows);
+  const int whole = (stop - n) / kCols, rest = (stop - n) % kCols;
   Tensor2 totals = uninit(whole + rest, rows * kCols + kLanes);
   for (int i = 0; i < whole; ++i) {
-    multiply<Format, kCols>(x, first, rows, w, begin + i * kCols, row(totals, i));
+    multiply<Format, kCols>(x, first, rows, w, n + i * kCols, row(totals, i));
   }
   for (int i = 0; i < rest; ++i) {
-    multiply<Format, 1>(x, first, rows, w, end - rest + i, row(totals, whole + i));
+    multiply<Format, 1>(x, first, rows, w, stop - rest + i, row(totals, whole + i));
   }
   for (int t = 0; t < rows; ++t) {
-    float* to = row(y, first + t) + begin;
+    float* to = row(y, first + t) + n;
     for (int i = 0; i < whole; ++i, to += kCols) {
       std::memcpy(to, row(totals, i) + t * kCols, kCols * sizeof(float));
     }
@@ -214,43 +215,70 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
   }
 }
 
-template <class Format>
-Tensor2 product(const Tensor2& x, const Weight& w) {
-  const int T = dim(x, 0), N = w.rows;
-  Tensor2 y = uninit(T, N);
-  const Inputs inputs = prepare<Format>(x);
+int tiles_of(const Weight& w) {
+  return (w.rows + kCols - 1) / kCols;
+}
 
-  // Rows of x in turns of equal size, and rows of W that a thread takes at once: some 5
-  // microseconds of work, so that taking them costs nothing and all threads end together; with many
-  // rows of x eight tiles, so that those are read from L2 for several of them.
+// Tiles that a thread takes at once. A piece is at least some 5 microseconds of work, so that
+// taking it costs nothing, and with many rows of x at least eight tiles, which read those from L2
+// together. As many pieces for every thread, so that all end together.
+int tiles_at_once(int T, int K, int tiles) {
+  constexpr double kWorthAThread = 256 * 1024;  // multiply-adds
+  const double work = static_cast<double>(T) * K * kCols * tiles;
+  const int most = T < kRows ? tiles : tiles / 8;
+  const int pieces = static_cast<int>(std::min<double>(work / kWorthAThread, most));
+  if (pieces <= 1) return std::max(tiles, 1);
+  const int threads = thread_count(), even = (pieces + threads - 1) / threads * threads;
+  return (tiles + even - 1) / even;
+}
+
+template <class Format>
+std::vector<Tensor2> all_products(const Tensor2& x, std::span<const Weight* const> ws) {
+  const int T = dim(x, 0), K = dim(x, 1);
+  const Inputs inputs = prepare<Format>(x);
+  std::vector<Tensor2> ys;
+  int tiles = 0;
+  for (const Weight* w : ws) {
+    ys.push_back(uninit(T, w->rows));
+    tiles += tiles_of(*w);
+  }
+  // Rows of x in turns of equal size.
   const int turns = std::max(1, (T + kRowsAtOnce - 1) / kRowsAtOnce);
   const int at_once = (T + turns * kRows - 1) / (turns * kRows) * kRows;
-  constexpr int kWorthAThread = 256 * 1024;  // multiply-adds
-  const double row_work = std::max(1.0, static_cast<double>(T) * w.cols);
-  const int least = T < kRows ? kCols : 8 * kCols;
-  const int grain = std::max(least, static_cast<int>(kWorthAThread / row_work) / kCols * kCols);
-  parallel_for(N, grain, [&](int begin, int end) {
-    for (int t = 0; t < T; t += at_once) {
-      columns<Format>(inputs, t, std::min(at_once, T - t), w, begin, end, y);
+  parallel_for(tiles, tiles_at_once(T, K, tiles), [&](int begin, int end) {
+    int first = 0;  // tile of ws[i]
+    for (std::size_t i = 0; i < ws.size() && first < end; first += tiles_of(*ws[i]), ++i) {
+      const int from = std::max(begin - first, 0), to = std::min(end - first, tiles_of(*ws[i]));
+      if (from >= to) continue;
+      for (int t = 0; t < T; t += at_once) {
+        columns<Format>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, ys[i]);
+      }
     }
   });
-  return y;
+  return ys;
 }
 
 }  // namespace
 
-Tensor2 linear(const Tensor2& x, const Weight& w) {
-  check_linear(x, w);
-  switch (w.dtype) {
-    case DType::F32:
-      return product<F32>(x, w);
-    case DType::F16:
-      return product<F16>(x, w);
-    case DType::BF16:
-      return product<BF16>(x, w);
-    default:
-      return product<F32>(x, convert(w, DType::F32));
+std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> ws) {
+  for (const Weight* w : ws) check_linear(x, *w);
+  const auto stored_as = [&](DType dtype) {
+    return std::ranges::all_of(ws, [=](const Weight* w) { return w->dtype == dtype; });
+  };
+  if (stored_as(DType::F32)) return all_products<F32>(x, ws);
+  if (stored_as(DType::F16)) return all_products<F16>(x, ws);
+  if (stored_as(DType::BF16)) return all_products<BF16>(x, ws);
+  // Of several types: one after the other. Of one that has no kernel: as float32.
+  std::vector<Tensor2> ys;
+  for (const Weight* w : ws) {
+    ys.push_back(ws.size() > 1 ? linear(x, *w) : linear(x, convert(*w, DType::F32)));
   }
+  return ys;
+}
+
+Tensor2 linear(const Tensor2& x, const Weight& w) {
+  const Weight* const only = &w;
+  return std::move(products(x, {&only, 1})[0]);
 }
 
 const char* linear_kernel() {

@@ -7,8 +7,7 @@
 namespace qwen {
 
 Tensor2 mlp_forward(const Ops& ops, const Mlp& mlp, const Tensor2& x) {
-  const Tensor2 gate = ops.linear(x, mlp.gate_proj);  // [T, intermediate_size]
-  const Tensor2 up = ops.linear(x, mlp.up_proj);      // [T, intermediate_size]
+  const auto [gate, up] = ops.linear(x, mlp.gate_proj, mlp.up_proj);  // [T, intermediate_size]
   return ops.linear(ops.swiglu(gate, up), mlp.down_proj);
 }
 

@@ -9,7 +9,11 @@
 // 2 ns a call, and a token makes some 400 calls.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "qwen/tensor.h"
@@ -30,8 +34,24 @@ struct Ops {
   std::function<Tensor2(const Tensor2& x, const Tensor2& z, const Tensor1& weight, float eps)>
       gated_rms_norm;
 
-  // Chapter 4. x [T, K], w [N, K] -> [T, N]: x w^T.
-  std::function<Tensor2(const Tensor2& x, const Weight& w)> linear;
+  // Chapter 4. x [T, K], every w [N, K] -> for every w [T, N]: x w^T. The layers call it as
+  // y = ops.linear(x, w), and auto [gate, up] = ops.linear(x, gate_proj, up_proj) where several
+  // matrices meet the same x: then x is looked at once, and the threads meet once.
+  std::function<std::vector<Tensor2>(const Tensor2& x, std::span<const Weight* const> ws)> products;
+
+  Tensor2 linear(const Tensor2& x, const Weight& w) const {
+    const Weight* const only = &w;
+    return std::move(products(x, {&only, 1})[0]);
+  }
+  template <class... More>
+  auto linear(const Tensor2& x, const Weight& w, const More&... more) const {
+    const std::array<const Weight*, 1 + sizeof...(More)> all = {&w, &more...};
+    std::vector<Tensor2> ys = products(x, all);
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::make_tuple(std::move(ys[I])...);
+    }
+    (std::make_index_sequence<all.size()>());
+  }
 
   // Chapter 4. gate, up [T, I] -> [T, I]: silu(gate) * up.
   std::function<Tensor2(const Tensor2& gate, const Tensor2& up)> swiglu;
@@ -66,5 +86,14 @@ struct Ops {
   // Chapter 9. Told before each layer which one it is, for the tables that report; -1 is the head.
   std::function<void(int layer)> begin_layer = [](int) {};
 };
+
+// Ops::products out of a function of one matrix.
+inline auto one_by_one(std::function<Tensor2(const Tensor2& x, const Weight& w)> linear) {
+  return [linear = std::move(linear)](const Tensor2& x, std::span<const Weight* const> ws) {
+    std::vector<Tensor2> ys;
+    for (const Weight* w : ws) ys.push_back(linear(x, *w));
+    return ys;
+  };
+}
 
 }  // namespace qwen

@@ -47,6 +47,12 @@ std::string kind_of(const std::string& weight) {
   return kind;
 }
 
+// "mlp.gate_proj +1": products of one x, by the first and how many more.
+std::string kind_of(std::span<const Weight* const> ws) {
+  const std::string more = ws.size() == 1 ? "" : " +" + std::to_string(ws.size() - 1);
+  return kind_of(ws[0]->name) + more;
+}
+
 }  // namespace
 
 Ops timed_ops(const Ops& ops, Profile& profile) {
@@ -65,11 +71,14 @@ Ops timed_ops(const Ops& ops, Profile& profile) {
     watch.entry().bytes += 2.0 * S.size() * sizeof(float);
     return op(qkv, g, beta, key_head, S);
   };
-  watched.linear = [&profile, op = ops.linear](const Tensor2& x, const Weight& w) {
-    Stopwatch watch(profile, "linear " + kind_of(w.name));
-    watch.entry().bytes += static_cast<double>(bytes(w));
-    watch.entry().additions += static_cast<double>(dim(x, 0)) * w.rows * w.cols;
-    return op(x, w);
+  watched.products = [&profile, op = ops.products](const Tensor2& x,
+                                                   std::span<const Weight* const> ws) {
+    Stopwatch watch(profile, "linear " + kind_of(ws));
+    for (const Weight* w : ws) {
+      watch.entry().bytes += static_cast<double>(bytes(*w));
+      watch.entry().additions += static_cast<double>(dim(x, 0)) * w->rows * w->cols;
+    }
+    return op(x, ws);
   };
   return watched;
 }
@@ -79,12 +88,12 @@ std::string report(const Profile& profile, double total_seconds) {
                                                             profile.entries.end());
   std::sort(lines.begin(), lines.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  std::string text = "operator                          calls         ms      %    GB/s  GFLOP/s\n";
+  std::string text = "operator                            calls         ms      %    GB/s  GFLOP/s\n";
   char line[160];
   double rest = total_seconds;
   for (const auto& [name, entry] : lines) {
     rest -= entry.seconds;
-    std::snprintf(line, sizeof line, "%-32s %6ld %10.3f %6.1f", name.c_str(), entry.calls,
+    std::snprintf(line, sizeof line, "%-34s %6ld %10.3f %6.1f", name.c_str(), entry.calls,
                   entry.seconds * 1e3, 100 * entry.seconds / total_seconds);
     text += line;
     if (entry.bytes > 0) {
@@ -97,7 +106,7 @@ std::string report(const Profile& profile, double total_seconds) {
     }
     text += "\n";
   }
-  std::snprintf(line, sizeof line, "%-32s %6s %10.3f %6.1f\n", "between operators", "", rest * 1e3,
+  std::snprintf(line, sizeof line, "%-34s %6s %10.3f %6.1f\n", "between operators", "", rest * 1e3,
                 100 * rest / total_seconds);
   return text + line;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <new>
 #include <numeric>
 #include <stdexcept>
 
@@ -123,13 +122,6 @@ std::uint64_t stream(const std::string& name, std::uint64_t seed) {
 
 std::size_t count(const std::vector<std::size_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
-}
-
-// Memory for a tensor's bytes, at a multiple of a cache line; the system gets it back.
-std::shared_ptr<std::byte> storage(std::size_t bytes) {
-  constexpr std::align_val_t kCacheLine{64};
-  return {static_cast<std::byte*>(::operator new(bytes, kCacheLine)),
-          [](std::byte* block) { ::operator delete(block, kCacheLine); }};
 }
 
 class Maker {
@@ -261,7 +253,7 @@ class Maker {
 
   // Adds a tensor to the list; its bytes are still to be set.
   std::byte* store(const std::string& name, DType dtype, std::vector<std::size_t> shape) {
-    const std::shared_ptr<std::byte> data = storage(stored_bytes(dtype, count(shape)));
+    const std::shared_ptr<std::byte> data = lasting_block(stored_bytes(dtype, count(shape)));
     tensors_.push_back({name, dtype, std::move(shape), data.get(), "a random model", data});
     return data.get();
   }

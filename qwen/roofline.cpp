@@ -120,8 +120,7 @@ double steps_done() {
 }  // namespace
 
 ReadBlock::ReadBlock(std::size_t bytes) : size_(bytes / sizeof(float) / kPiece * kPiece) {
-  const std::size_t whole = size_ * sizeof(float);
-  data_ = {static_cast<float*>(take_block(whole)), [whole](float* p) { return_block(p, whole); }};
+  data_ = std::reinterpret_pointer_cast<float>(lasting_block(size_ * sizeof(float)));
   parallel_for(static_cast<int>(size_ / kPiece), 1, [&](int begin, int end) {
     for (int i = begin; i < end; ++i) {
       std::fill_n(data_.get() + static_cast<std::size_t>(i) * kPiece, kPiece, 1.0f);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "qwen/tensor.h"
 
@@ -25,6 +26,11 @@ inline Tensor2 slice(const Tensor2& x, int first, int count) {
   Tensor2 part = uninit(count, dim(x, 1));
   std::copy_n(row(x, first), part.size(), part.data());
   return part;
+}
+
+// The same of an x that nobody needs afterwards: all of its rows are handed on as they are.
+inline Tensor2 slice(Tensor2&& x, int first, int count) {
+  return count == dim(x, 0) ? std::move(x) : slice(std::as_const(x), first, count);
 }
 
 // Calls f(first row, share) for each share in turn, and stacks the results [rows, N].

@@ -213,7 +213,7 @@ std::string group_of(const std::string& entry) {
 std::vector<LinearCalls> linear_calls(const Model& model, int tokens) {
   std::vector<LinearCalls> all;
   Ops ops = fast_ops();
-  ops.linear = [&](const Tensor2& x, const Weight& w) {
+  ops.products = one_by_one([&](const Tensor2& x, const Weight& w) {
     const auto like = std::find_if(all.begin(), all.end(), [&](const LinearCalls& calls) {
       const Weight& first = calls.weights.front();
       return calls.rows == dim(x, 0) && first.rows == w.rows && first.cols == w.cols;
@@ -224,7 +224,7 @@ std::vector<LinearCalls> linear_calls(const Model& model, int tokens) {
       like->weights.push_back(w);
     }
     return zeros(dim(x, 0), w.rows);
-  };
+  });
   run_task(model, ops, sample_ids(model.config, tokens), 0);
   return all;
 }

@@ -205,9 +205,11 @@ Ops empty_ops() {
   ops.gated_rms_norm = [](const Tensor2& x, const Tensor2&, const Tensor1&, float) {
     return zeros(dim(x, 0), dim(x, 1));
   };
-  ops.linear = [](const Tensor2& x, const Weight& w) {
+  ops.products = [](const Tensor2& x, std::span<const Weight* const> ws) {
     meet();
-    return zeros(dim(x, 0), w.rows);
+    std::vector<Tensor2> ys;
+    for (const Weight* w : ws) ys.push_back(zeros(dim(x, 0), w->rows));
+    return ys;
   };
   ops.swiglu = [](const Tensor2& gate, const Tensor2&) {
     return zeros(dim(gate, 0), dim(gate, 1));

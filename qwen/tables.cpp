@@ -13,7 +13,7 @@ Ops plain_ops() {
   Ops ops;
   ops.rms_norm = plain::rms_norm;
   ops.gated_rms_norm = plain::gated_rms_norm;
-  ops.linear = plain::linear;
+  ops.products = one_by_one(plain::linear);
   ops.swiglu = plain::swiglu;
   ops.rope = plain::rope;
   ops.attention = plain::attention;
@@ -27,7 +27,7 @@ Ops fast_ops() {
   Ops ops;
   ops.rms_norm = fast::rms_norm;
   ops.gated_rms_norm = fast::gated_rms_norm;
-  ops.linear = fast::linear;
+  ops.products = fast::products;
   ops.swiglu = fast::swiglu;
   ops.rope = fast::rope;
   ops.attention = fast::attention;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdlib>
@@ -47,7 +48,7 @@ constexpr std::size_t kHugePage = 2 << 20, kHugeFrom = 2 * kHugePage;
 
 void* allocate(std::size_t bytes) {
   const std::size_t unit = bytes < kHugeFrom ? kCacheLine : kHugePage;
-  const std::size_t whole = (bytes + unit - 1) / unit * unit;
+  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
   void* block = std::aligned_alloc(unit, whole);
   if (block == nullptr) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
@@ -59,7 +60,7 @@ void* allocate(std::size_t bytes) {
 }  // namespace
 
 void* take_block(std::size_t bytes) {
-  if (bytes < kRecycledFrom) return allocate(bytes == 0 ? 1 : bytes);
+  if (bytes < kRecycledFrom) return allocate(bytes);
   const SizeClass size = size_class(bytes);
   {
     std::lock_guard lock(shelf().mutex);
@@ -77,6 +78,10 @@ void return_block(void* block, std::size_t bytes) noexcept {
   if (bytes < kRecycledFrom) return std::free(block);
   std::lock_guard lock(shelf().mutex);
   shelf().returned[size_class(bytes).index].push_back(block);
+}
+
+std::shared_ptr<std::byte> lasting_block(std::size_t bytes) {
+  return {static_cast<std::byte*>(allocate(bytes)), std::free};
 }
 
 }  // namespace qwen

@@ -7,6 +7,7 @@
 
 #include <cassert>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #if __has_include(<xtensor/containers/xtensor.hpp>)  // xtensor 0.26 moved its headers
@@ -22,6 +23,9 @@ namespace qwen {
 // fresh from the system costs a page fault every 4 KiB.
 void* take_block(std::size_t bytes);
 void return_block(void* block, std::size_t bytes) noexcept;
+
+// A block that goes back to the system when the last owner lets go of it: for weights.
+std::shared_ptr<std::byte> lasting_block(std::size_t bytes);
 
 template <class T>
 struct RecyclingAllocator {

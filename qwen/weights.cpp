@@ -82,13 +82,13 @@ Weight convert(const Weight& w, DType dtype) {
   Weight result = w;
   result.dtype = dtype;
   result.order = nullptr;  // the copy's rows stand in the order they are read in
-  const auto copy = std::make_shared<std::vector<std::byte>>(bytes(result));
+  const auto copy = lasting_block(bytes(result));
   std::vector<float> values(static_cast<std::size_t>(w.cols));
   for (int n = 0; n < w.rows; ++n) {
     to_float(w.dtype, row(w, n), values.size(), values.data());
-    from_float(values.data(), values.size(), dtype, copy->data() + row_bytes(result) * n);
+    from_float(values.data(), values.size(), dtype, copy.get() + row_bytes(result) * n);
   }
-  result.data = copy->data();
+  result.data = copy.get();
   result.owner = copy;
   return result;
 }

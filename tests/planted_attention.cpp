@@ -40,10 +40,10 @@ Tensor2 halves_of_the_whole(const Tensor2& y, int D) {
 // A linear whose result for q_proj is rearranged.
 Plant plant_in_q_proj(const std::function<Tensor2(const Tensor2& y, int D)>& rearrange) {
   return [=](Ops& ops, const Config& config) {
-    ops.linear = [right = ops.linear, rearrange, config](const Tensor2& x, const Weight& w) {
-      const Tensor2 y = right(x, w);
+    ops.products = one_by_one([right = ops, rearrange, config](const Tensor2& x, const Weight& w) {
+      const Tensor2 y = right.linear(x, w);
       return is_gated_q_proj(w, config) ? rearrange(y, config.head_dim) : y;
-    };
+    });
   };
 }
 

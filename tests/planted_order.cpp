@@ -83,25 +83,26 @@ Tensor3 delta_rule_in_chunks_if_long(const Qkv& qkv, const Tensor2& g, const Ten
   return plain::chunk_delta_rule(qkv, g, beta, key_head, S);
 }
 
+Plant plant_linear(Tensor2 (*wrong)(const Tensor2& x, const Weight& w)) {
+  return plant(&Ops::products, one_by_one(wrong));
+}
+
 }  // namespace
 
 std::vector<PlantedBug> order_bugs() {
   return {
       {"linear splits K when there is one row", "any pieces",
-       plant(&Ops::linear,
-             [](const Tensor2& x, const Weight& w) {
-               return linear_splitting_k(x, w, dim(x, 0) == 1 ? 2 : 1);
-             })},
+       plant_linear([](const Tensor2& x, const Weight& w) {
+         return linear_splitting_k(x, w, dim(x, 0) == 1 ? 2 : 1);
+       })},
       {"linear splits K among the threads", "any threads",
-       plant(&Ops::linear,
-             [](const Tensor2& x, const Weight& w) {
-               return linear_splitting_k(x, w, thread_count());
-             })},
+       plant_linear([](const Tensor2& x, const Weight& w) {
+         return linear_splitting_k(x, w, thread_count());
+       })},
       {"linear splits K when there are few rows in the batch", "packed with others",
-       plant(&Ops::linear,
-             [](const Tensor2& x, const Weight& w) {
-               return linear_splitting_k(x, w, dim(x, 0) < 70 ? 2 : 1);
-             })},
+       plant_linear([](const Tensor2& x, const Weight& w) {
+         return linear_splitting_k(x, w, dim(x, 0) < 70 ? 2 : 1);
+       })},
       {"the end of a whole tensor is computed by another exp", "any pieces",
        plant(&Ops::swiglu, swiglu_with_another_tail)},
       {"cached and new keys are read apart and merged", "any pieces",

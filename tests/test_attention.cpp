@@ -17,7 +17,7 @@ namespace {
 Ops plain_ops() {
   Ops ops;
   ops.rms_norm = plain::rms_norm;
-  ops.linear = plain::linear;
+  ops.products = one_by_one(plain::linear);
   ops.rope = plain::rope;
   ops.attention = plain::attention;
   ops.sigmoid_gate = plain::sigmoid_gate;
@@ -27,7 +27,7 @@ Ops plain_ops() {
 Ops fast_ops() {
   Ops ops;
   ops.rms_norm = fast::rms_norm;
-  ops.linear = fast::linear;
+  ops.products = fast::products;
   ops.rope = fast::rope;
   ops.attention = fast::attention;
   ops.sigmoid_gate = fast::sigmoid_gate;

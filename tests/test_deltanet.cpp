@@ -17,7 +17,7 @@ namespace {
 Ops plain_ops() {
   Ops ops;
   ops.gated_rms_norm = plain::gated_rms_norm;
-  ops.linear = plain::linear;
+  ops.products = one_by_one(plain::linear);
   ops.conv_qkv = plain::conv_qkv;
   ops.delta_rule = plain::delta_rule;
   return ops;
@@ -26,7 +26,7 @@ Ops plain_ops() {
 Ops fast_ops() {
   Ops ops;
   ops.gated_rms_norm = fast::gated_rms_norm;
-  ops.linear = fast::linear;
+  ops.products = fast::products;
   ops.conv_qkv = fast::conv_qkv;
   ops.delta_rule = fast::delta_rule;
   return ops;

@@ -12,14 +12,14 @@ namespace {
 
 Ops plain_ops() {
   Ops ops;
-  ops.linear = plain::linear;
+  ops.products = one_by_one(plain::linear);
   ops.swiglu = plain::swiglu;
   return ops;
 }
 
 Ops fast_ops() {
   Ops ops;
-  ops.linear = fast::linear;
+  ops.products = fast::products;
   ops.swiglu = fast::swiglu;
   return ops;
 }
