@@ -25,7 +25,7 @@ const Version kVersions[] = {{"plain", plain::linear}, {"fast", fast::linear}};
 
 constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16};
 // Shorter than a vector, just below and above one or several, and longer than a block of K.
-constexpr int kColumns[] = {1, 2, 7, 16, 31, 33, 515, 1027};
+constexpr int kColumns[] = {1, 2, 7, 16, 31, 33, 515, 1027, 2053};
 
 Tensor2 random_rows(int T, int K, unsigned seed) {
   std::mt19937 random(seed);
@@ -295,6 +295,33 @@ TEST_CASE("linear: other types are read as float32") {
   for (const Version& v : kVersions) {
     check_same_bits(v.name, v.linear(x, w), v.linear(x, stored(values, DType::F32)));
   }
+}
+
+TEST_CASE("linear: matrices that meet the same x together give the bits they give alone") {
+  const int threads = thread_count();
+  set_thread_count(3);
+  // Fewer rows than a tile has, one more than whole tiles have, one row, and enough for threads.
+  constexpr int K = 515, kSizes[] = {3, 13, 1, 2402, 16};
+  for (const int T : {1, 7}) {
+    const Tensor2 x = random_rows(T, K, 4);
+    for (const std::vector<DType>& types : {std::vector{DType::F32}, std::vector{DType::BF16},
+                                            std::vector{DType::F16, DType::F32, DType::BF16}}) {
+      std::vector<Weight> weights;
+      for (const int N : kSizes) {
+        weights.push_back(random_weight(N, K, types[weights.size() % types.size()]));
+      }
+      std::vector<const Weight*> together;
+      for (const Weight& w : weights) together.push_back(&w);
+      const std::vector<Tensor2> ys = fast::products(x, together);
+      REQUIRE(ys.size() == weights.size());
+      for (std::size_t i = 0; i < ys.size(); ++i) {
+        check_same_bits(std::to_string(i), ys[i], fast::linear(x, weights[i]));
+        check_close(std::to_string(i), ys[i], plain::linear(x, weights[i]), tolerance(K));
+      }
+    }
+  }
+  set_thread_count(threads);
+  CHECK(fast::products(zeros(2, K), {}).empty());
 }
 
 TEST_CASE("linear: columns that do not agree are named") {
