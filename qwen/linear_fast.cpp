@@ -80,9 +80,9 @@ Inputs prepare(const Tensor2& x) {
 // keeps gcc from holding the sums in memory as well.
 //
 // Rows of W are read where they lie by the first rows of x that meet them. These ask for the next
-// rows of W, `next` bytes behind: the hardware does so by itself, but starts anew on every row, and
-// a few rows of x are done with 4 KB before it has noticed. If more rows of x follow, they leave
-// the vectors in a panel [C, kStride], widened, aligned, and close together, for those.
+// block of W, `next` bytes behind: the hardware does so by itself, but starts anew on every row,
+// and a few rows of x are done with 4 KB before it has noticed. If more rows of x follow, they
+// leave the vectors in a panel [C, kStride], widened, aligned, and close together, for those.
 enum class Reading { once, first, again };
 
 template <class Format, int R, int C, Reading reading>
@@ -132,10 +132,11 @@ void with_rows(int rows, F f) {
 // with zeros: nothing is read past the rows' end.
 template <class Format, int C>
 struct LastStep {
-  std::byte bytes[C][Format::kBytes]{};
+  std::byte bytes[C][Format::kBytes];
   const std::byte* rows[C];
-  LastStep(const std::byte* const (&w)[C], std::size_t from, int left) {
+  void copy(const std::byte* const (&w)[C], std::size_t from, int left) {
     constexpr int kElement = Format::kBytes / Format::kStep;
+    std::memset(bytes, 0, sizeof bytes);
     for (int c = 0; c < C; ++c) {
       rows[c] = bytes[c];
       std::memcpy(bytes[c], w[c] + from, static_cast<std::size_t>(left) * kElement);
@@ -150,7 +151,8 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
            bool first_block, Vec* sums) {
   const int steps = count / Format::kStep, left = count % Format::kStep;
   const int done = steps * Format::kParts * kLanes;  // floats of a row of vectors
-  const LastStep<Format, C> last(w, static_cast<std::size_t>(steps) * Format::kBytes, left);
+  LastStep<Format, C> last;
+  if (left > 0) last.copy(w, static_cast<std::size_t>(steps) * Format::kBytes, left);
   alignas(64) float panel[C * kStride];
 
   const auto run = [&]<Reading reading>(std::integral_constant<Reading, reading>) {
@@ -177,65 +179,81 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
 // sums (27 KB) stay in L2, and the first tile of each, which waits for W, is one of 18.
 constexpr int kRowsAtOnce = 18 * kRows;
 
-// totals[t * C + c] = x[first + t] · w[n + c] for `rows` rows of x and C rows of W.
+// sums[t * C + c] = x[first + t] · w[n + c], lane by lane, for `rows` rows of x and C rows of W.
 template <class Format, int C>
-void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, float* totals) {
-  Vec sums[kRowsAtOnce * C + kLanes];
-  std::fill_n(sums + rows * C, kLanes, Vec{});  // these only fill up a vector of totals
+void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, Vec* sums) {
   for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
     const std::size_t before = stored_bytes(w.dtype, static_cast<std::size_t>(k));
     const std::byte* w_k[C];
     for (int c = 0; c < C; ++c) w_k[c] = row(w, n + c) + before;
-    tiles<Format, C>(x.row(block, first), rows, w_k, std::min(kBlock<Format>, w.cols - k),
-                     C * row_bytes(w), k == 0, sums);
+    const int count = std::min(kBlock<Format>, w.cols - k);
+    // What is read next: the block behind this one, or the first of the next C rows.
+    const std::size_t next = k + count < w.cols
+                                 ? stored_bytes(w.dtype, static_cast<std::size_t>(count))
+                                 : C * row_bytes(w) - before;
+    tiles<Format, C>(x.row(block, first), rows, w_k, count, next, k == 0, sums);
   }
-  for (int i = 0; i < rows * C; i += kLanes) simd::store(totals + i, simd::sum_each(sums + i));
 }
 
-// Tiles begin … end - 1 of y, kCols columns each, for `rows` rows of x: tile by tile, and only then
+// totals[i] = the lanes of sums[i] added up; both have room for a whole vector more.
+void add_up(Vec* sums, int count, float* totals) {
+  for (int i = count; i % kLanes != 0; ++i) sums[i] = Vec{};
+  for (int i = 0; i < count; i += kLanes) simd::store(totals + i, simd::sum_each(sums + i));
+}
+
+// Tiles begin … end - 1 of y, C columns each, for `rows` rows of x: tile by tile, and only then
 // into y, whose rows lie so far apart that six columns of it would fill a page of memory each.
-template <class Format>
+template <class Format, int C>
 void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, int end,
              Tensor2& y) {
-  const int n = begin * kCols, stop = std::min(end * kCols, w.rows);
-  const int whole = (stop - n) / kCols, rest = (stop - n) % kCols;
-  Tensor2 totals = uninit(whole + rest, rows * kCols + kLanes);
+  constexpr int kWorthAdding = 48;  // sums that wait at most: few rows of x give few in a tile
+  const int n = begin * C, stop = std::min(end * C, w.rows);
+  const int whole = (stop - n) / C, rest = (stop - n) % C;
+  Tensor1 totals = uninit(rows * (stop - n) + kLanes);
+  Vec sums[kWorthAdding + kRowsAtOnce * C + kLanes];
+  int done = 0, waiting = 0;
+  const auto add_waiting = [&] {
+    add_up(sums, waiting, totals.data() + done);
+    done += waiting, waiting = 0;
+  };
   for (int i = 0; i < whole; ++i) {
-    multiply<Format, kCols>(x, first, rows, w, n + i * kCols, row(totals, i));
+    multiply<Format, C>(x, first, rows, w, n + i * C, sums + waiting);
+    waiting += rows * C;
+    if (waiting >= kWorthAdding) add_waiting();
   }
   for (int i = 0; i < rest; ++i) {
-    multiply<Format, 1>(x, first, rows, w, stop - rest + i, row(totals, whole + i));
+    multiply<Format, 1>(x, first, rows, w, stop - rest + i, sums + waiting);
+    waiting += rows;
+    if (waiting >= kWorthAdding) add_waiting();
   }
+  add_waiting();
+  const float* from_whole = totals.data();
+  const float* from_rest = totals.data() + rows * whole * C;
   for (int t = 0; t < rows; ++t) {
     float* to = row(y, first + t) + n;
-    for (int i = 0; i < whole; ++i, to += kCols) {
-      std::memcpy(to, row(totals, i) + t * kCols, kCols * sizeof(float));
+    for (int i = 0; i < whole; ++i, to += C) {
+      std::memcpy(to, from_whole + (i * rows + t) * C, C * sizeof(float));
     }
-    for (int i = 0; i < rest; ++i) *to++ = totals(whole + i, t);
+    for (int i = 0; i < rest; ++i) *to++ = from_rest[i * rows + t];
   }
 }
 
-int tiles_of(const Weight& w) {
-  return (w.rows + kCols - 1) / kCols;
-}
-
-// Tiles that a thread takes at once. A piece is at least some 5 microseconds of work, so that
-// taking it costs nothing, and with many rows of x at least eight tiles, which read those from L2
-// together. As many pieces for every thread, so that all end together.
-int tiles_at_once(int T, int K, int tiles) {
-  constexpr double kWorthAThread = 256 * 1024;  // multiply-adds
-  const double work = static_cast<double>(T) * K * kCols * tiles;
-  const int most = T < kRows ? tiles : tiles / 8;
-  const int pieces = static_cast<int>(std::min<double>(work / kWorthAThread, most));
+// Tiles that a thread takes at once. A piece is at least 256 K multiply-adds, 5 to 30 microseconds,
+// so that taking it costs nothing, and with many rows of x at least eight tiles, which read those
+// from L2 together. As many pieces for every thread, so that all end together.
+int tiles_at_once(double multiply_adds, int most_pieces, int tiles) {
+  constexpr double kWorthAThread = 256 * 1024;
+  const int pieces = static_cast<int>(std::min<double>(multiply_adds / kWorthAThread, most_pieces));
   if (pieces <= 1) return std::max(tiles, 1);
   const int threads = thread_count(), even = (pieces + threads - 1) / threads * threads;
   return (tiles + even - 1) / even;
 }
 
-template <class Format>
-std::vector<Tensor2> all_products(const Tensor2& x, std::span<const Weight* const> ws) {
+template <class Format, int C>
+std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight* const> ws) {
   const int T = dim(x, 0), K = dim(x, 1);
   const Inputs inputs = prepare<Format>(x);
+  const auto tiles_of = [](const Weight& w) { return (w.rows + C - 1) / C; };
   std::vector<Tensor2> ys;
   int tiles = 0;
   for (const Weight* w : ws) {
@@ -245,17 +263,25 @@ std::vector<Tensor2> all_products(const Tensor2& x, std::span<const Weight* cons
   // Rows of x in turns of equal size.
   const int turns = std::max(1, (T + kRowsAtOnce - 1) / kRowsAtOnce);
   const int at_once = (T + turns * kRows - 1) / (turns * kRows) * kRows;
-  parallel_for(tiles, tiles_at_once(T, K, tiles), [&](int begin, int end) {
+  const int grain = tiles_at_once(1.0 * T * K * C * tiles, T <= kRows ? tiles : tiles / 8, tiles);
+  parallel_for(tiles, grain, [&](int begin, int end) {
     int first = 0;  // tile of ws[i]
     for (std::size_t i = 0; i < ws.size() && first < end; first += tiles_of(*ws[i]), ++i) {
       const int from = std::max(begin - first, 0), to = std::min(end - first, tiles_of(*ws[i]));
       if (from >= to) continue;
       for (int t = 0; t < T; t += at_once) {
-        columns<Format>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, ys[i]);
+        columns<Format, C>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, ys[i]);
       }
     }
   });
   return ys;
+}
+
+// Few rows of x wait for memory, and a memory that is read at fewer places is faster: half a tile.
+template <class Format>
+std::vector<Tensor2> products_of(const Tensor2& x, std::span<const Weight* const> ws) {
+  if (dim(x, 0) <= kRows) return products_in_tiles<Format, kCols / 2>(x, ws);
+  return products_in_tiles<Format, kCols>(x, ws);
 }
 
 }  // namespace
@@ -265,9 +291,9 @@ std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> w
   const auto stored_as = [&](DType dtype) {
     return std::ranges::all_of(ws, [=](const Weight* w) { return w->dtype == dtype; });
   };
-  if (stored_as(DType::F32)) return all_products<F32>(x, ws);
-  if (stored_as(DType::F16)) return all_products<F16>(x, ws);
-  if (stored_as(DType::BF16)) return all_products<BF16>(x, ws);
+  if (stored_as(DType::F32)) return products_of<F32>(x, ws);
+  if (stored_as(DType::F16)) return products_of<F16>(x, ws);
+  if (stored_as(DType::BF16)) return products_of<BF16>(x, ws);
   // Of several types: one after the other. Of one that has no kernel: as float32.
   std::vector<Tensor2> ys;
   for (const Weight* w : ws) {

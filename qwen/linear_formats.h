@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "qwen/dtype.h"
 #include "qwen/simd.h"
@@ -62,9 +63,24 @@ struct Bf16Pairs {
     return simd::load(reinterpret_cast<const float*>(w));
   }
   static Vec input(const float* x, int) {
-    std::uint16_t rounded[kStep];
-    for (int i = 0; i < kStep; ++i) rounded[i] = float_to_bf16(x[i]);
-    return weight(reinterpret_cast<const std::byte*>(rounded), 0);
+    const auto even = (Bits)rounded<0>(x), odd = (Bits)rounded<1>(x);
+    return (Vec)(odd | even >> 16);
+  }
+
+  // The even (Odd = 0) or odd (1) elements of a step of x as floats, rounded as float_to_bf16 does.
+  template <int Odd>
+  static Vec rounded(const float* x) {
+    const Vec v = every_second<Odd>(simd::load(x), simd::load(x + kLanes),
+                                    std::make_integer_sequence<int, kLanes>());
+    const Bits bits = (Bits)v, nearest = bits + 0x7FFF + (bits >> 16 & 1);
+    return (Vec)((v == v ? nearest : bits | 0x400000) & 0xFFFF0000);
+  }
+
+ private:
+  typedef std::uint32_t Bits __attribute__((vector_size(sizeof(Vec))));
+  template <int First, int... Lane>
+  static Vec every_second(Vec a, Vec b, std::integer_sequence<int, Lane...>) {
+    return __builtin_shufflevector(a, b, (2 * Lane + First)...);
   }
 };
 
@@ -72,12 +88,11 @@ struct Bf16Pairs {
 // order.
 struct Bf16Widened : Bf16Pairs {
   static constexpr int kParts = 2;
-  static Vec widen(Vec pairs, int part) {
-    const auto bits = (simd::VecInt)pairs;
+  static Vec weight(const std::byte* w, int part) {
+    const auto bits = (simd::VecInt)Bf16Pairs::weight(w, 0);
     return (Vec)(part == 0 ? bits & (std::int32_t)0xFFFF0000 : bits << 16);
   }
-  static Vec weight(const std::byte* w, int part) { return widen(Bf16Pairs::weight(w, 0), part); }
-  static Vec input(const float* x, int part) { return widen(Bf16Pairs::input(x, 0), part); }
+  static Vec input(const float* x, int part) { return part == 0 ? rounded<1>(x) : rounded<0>(x); }
   static Vec multiply_add(Vec x, Vec w, Vec sum) { return simd::fma(x, w, sum); }
 };
 
