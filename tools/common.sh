@@ -36,7 +36,7 @@ has_python() {
   python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
-missing_on_debian() { # [python]
+missing_on_debian() { # [python | valgrind]
   have "$compiler" || case $compiler in
     c++ | g++) echo g++ ;;
     clang++) echo clang ;;
@@ -46,6 +46,7 @@ missing_on_debian() { # [python]
   have ninja || have make || echo ninja-build
   have pkg-config || echo pkg-config
   [ "${1:-}" != python ] || has_python || echo python3-venv
+  [ "${1:-}" != valgrind ] || have valgrind || echo valgrind
   local package
   for package in libxtensor-dev nlohmann-json3-dev doctest-dev libcli11-dev libopenblas-dev \
     libpcre2-dev libsentencepiece-dev libutf8proc-dev libedit-dev; do
@@ -75,7 +76,8 @@ as_root() {
   fi
 }
 
-# Installs what is missing, and says so first. `install_packages python`: Python, too.
+# Installs what is missing, and says so first. `install_packages python`: Python, too;
+# `install_packages valgrind`, for Linux: that, too.
 install_packages() {
   local missing
   if have apt-get; then
