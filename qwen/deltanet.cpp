@@ -11,6 +11,15 @@
 
 namespace qwen {
 
+Tensor2 by_tap(const Tensor1& weight, int width) {
+  const int C = dim(weight, 0) / width;
+  Tensor2 taps = uninit(width, C);
+  for (int j = 0; j < width; ++j) {
+    for (int c = 0; c < C; ++c) taps(j, c) = weight(c * width + j);
+  }
+  return taps;
+}
+
 DeltaState empty_delta_state(const Config& config) {
   const int Hk = config.linear_num_key_heads, Dk = config.linear_key_head_dim;
   const int Hv = config.linear_num_value_heads, Dv = config.linear_value_head_dim;
@@ -72,10 +81,10 @@ void move_tail(const Tensor2& in, Tensor2& tail) {
 
 void check_conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads,
                     const Tensor2& tail) {
-  const int T = dim(in, 0), width = dim(kernel, 1);
+  const int T = dim(in, 0), width = dim(kernel, 0);
   const int C = 2 * heads.Hk * heads.Dk + heads.Hv * heads.Dv;
   expect_shape("[conv_qkv] in", in, {T, C});
-  expect_shape("[conv_qkv] kernel", kernel, {C, width});
+  expect_shape("[conv_qkv] kernel", kernel, {width, C});
   expect_shape("[conv_qkv] tail", tail, {width - 1, C});
 }
 
@@ -99,14 +108,14 @@ namespace {
 
 // in [T, C] -> [T, C]: every channel on its own, over the last `width` tokens, then silu.
 Tensor2 causal_conv(const Tensor2& in, const Tensor2& kernel, const Tensor2& tail) {
-  const int T = dim(in, 0), C = dim(in, 1), width = dim(kernel, 1);
+  const int T = dim(in, 0), C = dim(in, 1), width = dim(kernel, 0);
   Tensor2 y = uninit(T, C);
   for (int t = 0; t < T; ++t) {
     for (int c = 0; c < C; ++c) {
       float sum = 0;
       for (int j = 0; j < width; ++j) {
         const int s = t - (width - 1) + j;  // the token that tap j meets; before 0, in the tail
-        sum += kernel(c, j) * (s >= 0 ? in(s, c) : tail(s + width - 1, c));
+        sum += kernel(j, c) * (s >= 0 ? in(s, c) : tail(s + width - 1, c));
       }
       y(t, c) = sum / (1 + std::exp(-sum));
     }

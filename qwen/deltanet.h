@@ -21,12 +21,16 @@ struct DeltaNet {
   Weight in_proj_z;             // [Hv Dv, hidden_size]
   Weight in_proj_a, in_proj_b;  // [Hv, hidden_size]
   Weight out_proj;              // [hidden_size, Hv Dv]
-  Tensor2 conv1d;               // [2 Hk Dk + Hv Dv, linear_conv_kernel_dim]
+  Tensor2 conv1d;               // [linear_conv_kernel_dim, 2 Hk Dk + Hv Dv]: see by_tap
   Tensor1 A;                    // [Hv]: -exp(A_log), brought to this form at load
   Tensor1 dt_bias;              // [Hv]
   Tensor1 norm;                 // [Dv], not zero-centred
   std::vector<int> key_head;    // [Hv]: the key head that serves a value head
 };
+
+// conv1d.weight as files hold it, the `width` taps of a channel side by side, -> [width, C], as one
+// token needs them: tap j of all channels is a row, like the inputs that it meets.
+Tensor2 by_tap(const Tensor1& weight, int width);
 
 // What one sequence remembers in one DeltaNet layer; its size does not grow.
 struct DeltaState {

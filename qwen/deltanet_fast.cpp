@@ -36,9 +36,9 @@ using simd::Vec;
 constexpr int kVectors = simd::kRegisters / 8;
 constexpr int kWidth = kVectors * kLanes;
 
-// Elements of S times tokens, or of the convolution, that are worth a thread of their own: some 10
-// microseconds, ten times what handing them over costs.
-constexpr int kPiece = 65536;
+// Elements of S times tokens, and channels of the convolution times tokens, that are worth a thread
+// of their own: some 5 to 10 microseconds, several times what handing them over costs.
+constexpr int kPiece = 65536, kConvPiece = 16384;
 
 // More tokens than these are worth a copy of the block: rows of S itself lie Dv floats apart, and
 // crowd into a few sets of the cache.
@@ -134,61 +134,73 @@ void run(const Block& b, float* S, int stride, Tensor3& o) {
 
 // ---- conv_qkv ----
 
-// kernel [C, width] -> [width, C]: tap j of neighbouring channels side by side.
-Tensor2 by_tap(const Tensor2& kernel) {
-  const int C = dim(kernel, 0), width = dim(kernel, 1);
-  Tensor2 taps = uninit(width, C);
-  for (int j = 0; j < width; ++j) {
-    for (int c = 0; c < C; ++c) taps(j, c) = kernel(c, j);
-  }
-  return taps;
-}
+// Tokens that go together: each tap is loaded once for all of them.
+constexpr int kTogether = 4;
 
-// The channels c … c + n - 1 of one token; inputs[j] is the row that tap j meets.
-void convolve(const std::vector<const float*>& inputs, const Tensor2& taps, int c, int n,
-              float* y) {
-  const int width = dim(taps, 0);
+// Channels c … c + n - 1 of `Tokens` tokens; tap j of token t meets the row inputs[t + j]. The
+// results of two tokens stand `stride` apart.
+template <int Tokens>
+void convolve(const float* const* inputs, const Tensor2& kernel, int c, int n, float* y,
+              int stride) {
+  const int width = dim(kernel, 0);
   for (int i = 0; i < n; i += kLanes) {
-    Vec sum{};
+    Vec sum[Tokens]{};
     for (int j = 0; j < width; ++j) {
-      const Vec tap = simd::load_up_to(row(taps, j) + c + i, n - i);
-      sum = simd::fma(tap, simd::load_up_to(inputs[j] + c + i, n - i), sum);
+      const Vec tap = simd::load_up_to(row(kernel, j) + c + i, n - i);
+      for (int t = 0; t < Tokens; ++t) {
+        sum[t] = simd::fma(tap, simd::load_up_to(inputs[t + j] + c + i, n - i), sum[t]);
+      }
     }
-    simd::store_up_to(y + i, simd::silu(sum), n - i);
+    for (int t = 0; t < Tokens; ++t) {
+      simd::store_up_to(y + t * stride + i, simd::silu(sum[t]), n - i);
+    }
   }
 }
 
-// heads [heads, D] of one token: each to length 1, then times `scale`.
-void l2_normalize(float* x, int heads, int D, float scale) {
-  for (int h = 0; h < heads; ++h, x += D) {
-    const Vec factor = simd::broadcast(scale / std::sqrt(simd::dot(x, x, D) + 1e-6f));
-    const auto scaled = [&](Vec v) { return v * factor; };
-    simd::map(D, x, scaled, x);
-  }
+// x [D] to length 1, then times `scale`.
+void l2_normalize(float* x, int D, float scale) {
+  const Vec factor = simd::broadcast(scale / std::sqrt(simd::dot(x, x, D) + 1e-6f));
+  const auto scaled = [&](Vec v) { return v * factor; };
+  simd::map(D, x, scaled, x);
+}
+
+// The tokens t … t + Tokens - 1, a head of q or k at a time: it is normalised while it is in the
+// first-level cache.
+template <int Tokens>
+void conv_qkv(const float* const* inputs, const Tensor2& kernel, int t, Qkv& y) {
+  int c = 0;
+  const auto normalized_heads = [&](Tensor3& x, float scale) {
+    const int heads = dim(x, 1), D = dim(x, 2);
+    for (int h = 0; h < heads; ++h, c += D) {
+      convolve<Tokens>(inputs, kernel, c, D, row(x, t) + D * h, heads * D);
+      for (int s = 0; s < Tokens; ++s) l2_normalize(row(x, t + s) + D * h, D, scale);
+    }
+  };
+  normalized_heads(y.q, 1 / std::sqrt(static_cast<float>(dim(y.q, 2))));
+  normalized_heads(y.k, 1);
+  const int N = dim(y.v, 1) * dim(y.v, 2);
+  convolve<Tokens>(inputs, kernel, c, N, row(y.v, t), N);
 }
 
 }  // namespace
 
 Qkv conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads, Tensor2& tail) {
   check_conv_qkv(in, kernel, heads, tail);
-  const int T = dim(in, 0), C = dim(in, 1), width = dim(kernel, 1);
-  const int Hk = heads.Hk, Dk = heads.Dk, N = Hk * Dk;
-  const float q_scale = 1 / std::sqrt(static_cast<float>(Dk));
-  const Tensor2 taps = by_tap(kernel);
-  Qkv y{uninit(T, Hk, Dk), uninit(T, Hk, Dk), uninit(T, heads.Hv, heads.Dv)};
-  parallel_for(T, std::max(1, kPiece / C), [&](int begin, int end) {
-    std::vector<const float*> inputs(width);
-    for (int t = begin; t < end; ++t) {
-      for (int j = 0; j < width; ++j) {
-        const int s = t - (width - 1) + j;  // before this call's rows: in the tail
-        inputs[j] = s >= 0 ? row(in, s) : row(tail, s + width - 1);
-      }
-      convolve(inputs, taps, 0, N, row(y.q, t));
-      convolve(inputs, taps, N, N, row(y.k, t));
-      convolve(inputs, taps, 2 * N, C - 2 * N, row(y.v, t));
-      l2_normalize(row(y.q, t), Hk, Dk, q_scale);
-      l2_normalize(row(y.k, t), Hk, Dk, 1);
+  const int T = dim(in, 0), C = dim(in, 1), kept = dim(tail, 0);
+  const auto [Hk, Dk, Hv, Dv] = heads;
+  Qkv y{uninit(T, Hk, Dk), uninit(T, Hk, Dk), uninit(T, Hv, Dv)};
+  const int grain = kTogether * std::max(1, kConvPiece / C / kTogether);
+  parallel_for(T, grain, [&](int begin, int end) {
+    std::vector<const float*> inputs;
+    for (int s = begin - kept; s < end; ++s) {
+      inputs.push_back(s >= 0 ? row(in, s) : row(tail, s + kept));  // before 0: in the tail
     }
+    const float* const* oldest = inputs.data();
+    int t = begin;
+    for (; t + kTogether <= end; t += kTogether, oldest += kTogether) {
+      conv_qkv<kTogether>(oldest, kernel, t, y);
+    }
+    for (; t < end; ++t, ++oldest) conv_qkv<1>(oldest, kernel, t, y);
   });
   move_tail(in, tail);
   return y;

@@ -140,7 +140,7 @@ class Loader {
     weights.in_proj_a = take_finite(at + "in_proj_a.weight", Hv, H);
     weights.in_proj_b = take_finite(at + "in_proj_b.weight", Hv, H);
     weights.out_proj = take(at + "out_proj.weight", H, Hv * Dv);
-    weights.conv1d = reshape(values(at + "conv1d.weight", {C, 1, width}), C, width);
+    weights.conv1d = by_tap(values(at + "conv1d.weight", {C, 1, width}), width);
     weights.A = values(at + "A_log", {Hv});
     if (!checkpoint_.conventions.A_is_exponential) {
       for (float& A : weights.A) A = -std::exp(A);

@@ -67,7 +67,7 @@ struct Ops {
   // Chapter 6. x, gate [T, N] -> [T, N]: x * sigmoid(gate).
   std::function<Tensor2(const Tensor2& x, const Tensor2& gate)> sigmoid_gate;
 
-  // Chapter 7. in [T, C], C = 2 Hk Dk + Hv Dv; kernel [C, width]; tail [width - 1, C] holds the
+  // Chapter 7. in [T, C], C = 2 Hk Dk + Hv Dv; kernel [width, C]; tail [width - 1, C] holds the
   // inputs before this call and is moved on. Causal convolution and silu; then q and k are L2
   // normalised per head and q is scaled by Dk^-0.5. heads gives the four sizes.
   struct Heads {

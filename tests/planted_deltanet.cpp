@@ -15,22 +15,21 @@ using Heads = Ops::Heads;
 // ---- conv_qkv ----
 
 Tensor2 reversed_taps(const Tensor2& kernel) {
-  Tensor2 reversed = kernel;
-  for (int c = 0; c < dim(kernel, 0); ++c) {
-    std::reverse(row(reversed, c), row(reversed, c) + dim(kernel, 1));
-  }
+  const int width = dim(kernel, 0), C = dim(kernel, 1);
+  Tensor2 reversed = uninit(width, C);
+  for (int j = 0; j < width; ++j) std::copy_n(row(kernel, width - 1 - j), C, row(reversed, j));
   return reversed;
 }
 
 // The convolution alone, without silu.
 Tensor2 conv(const Tensor2& in, const Tensor2& kernel, Tensor2& tail) {
-  const int width = dim(kernel, 1);
+  const int width = dim(kernel, 0);
   Tensor2 y = zeros(dim(in, 0), dim(in, 1));
   for (int t = 0; t < dim(in, 0); ++t) {
     for (int c = 0; c < dim(in, 1); ++c) {
       for (int j = 0; j < width; ++j) {
         const int s = t - (width - 1) + j;
-        y(t, c) += kernel(c, j) * (s >= 0 ? in(s, c) : tail(s + width - 1, c));
+        y(t, c) += kernel(j, c) * (s >= 0 ? in(s, c) : tail(s + width - 1, c));
       }
     }
   }

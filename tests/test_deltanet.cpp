@@ -103,7 +103,7 @@ struct Fixture {
     weights.in_proj_a = matrix(checkpoint, named("in_proj_a.weight"), Hv, H);
     weights.in_proj_b = matrix(checkpoint, named("in_proj_b.weight"), Hv, H);
     weights.out_proj = matrix(checkpoint, named("out_proj.weight"), H, Hv * Dv);
-    weights.conv1d = reshape(vector(checkpoint, named("conv1d.weight"), {C, 1, width}), C, width);
+    weights.conv1d = by_tap(vector(checkpoint, named("conv1d.weight"), {C, 1, width}), width);
     weights.A = vector(checkpoint, named("A_log"), {Hv});
     for (float& a : weights.A) a = -std::exp(a);
     weights.dt_bias = vector(checkpoint, named("dt_bias"), {Hv});
@@ -153,7 +153,7 @@ TEST_CASE("conv_qkv: taps meet the inputs oldest first, and the last three input
   // One channel each for q and k, one for v with the taps 1, 10, 100, 1000. Numbers this large pass
   // silu unchanged.
   const Ops::Heads heads{.Hk = 1, .Dk = 1, .Hv = 1, .Dv = 1};
-  const Tensor2 kernel{{0, 0, 0, 1}, {0, 0, 0, -1}, {1, 10, 100, 1000}};
+  const Tensor2 kernel{{0, 0, 1}, {0, 0, 10}, {0, 0, 100}, {1, -1, 1000}};
   const Tensor2 in{{100, 100, 1}, {100, 100, 2}, {100, 100, 3}, {100, 100, 4}, {100, 100, 5}};
   for (const Version& v : kVersions) {
     Tensor2 tail = zeros(3, 3);
@@ -167,8 +167,7 @@ TEST_CASE("conv_qkv: taps meet the inputs oldest first, and the last three input
 
 TEST_CASE("conv_qkv: q and k have length 1, q then shrinks by sqrt(Dk); zeros stay zeros") {
   const Ops::Heads heads{.Hk = 1, .Dk = 2, .Hv = 1, .Dv = 1};
-  Tensor2 kernel = zeros(5, 4);
-  for (int c = 0; c < 5; ++c) kernel(c, 3) = 1;
+  const Tensor2 kernel{{0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {1, 1, 1, 1, 1}};
   const Tensor2 in{{300, 400, 0, 0, 7}};
   for (const Version& v : kVersions) {
     Tensor2 tail = zeros(3, 5);
@@ -212,11 +211,11 @@ TEST_CASE("conv_qkv: a wrong shape is named") {
   const Ops::Heads heads{.Hk = 1, .Dk = 2, .Hv = 1, .Dv = 3};
   for (const Version& v : kVersions) {
     Tensor2 tail = zeros(3, 7), short_tail = zeros(2, 7);
-    check_throws_with([&] { v.ops.conv_qkv(zeros(5, 8), zeros(7, 4), heads, tail); },
+    check_throws_with([&] { v.ops.conv_qkv(zeros(5, 8), zeros(4, 7), heads, tail); },
                       "[conv_qkv] in is [5, 8], expected [5, 7]");
-    check_throws_with([&] { v.ops.conv_qkv(zeros(5, 7), zeros(8, 4), heads, tail); },
-                      "[conv_qkv] kernel is [8, 4], expected [7, 4]");
-    check_throws_with([&] { v.ops.conv_qkv(zeros(5, 7), zeros(7, 4), heads, short_tail); },
+    check_throws_with([&] { v.ops.conv_qkv(zeros(5, 7), zeros(4, 8), heads, tail); },
+                      "[conv_qkv] kernel is [4, 8], expected [4, 7]");
+    check_throws_with([&] { v.ops.conv_qkv(zeros(5, 7), zeros(4, 7), heads, short_tail); },
                       "[conv_qkv] tail is [2, 7], expected [3, 7]");
   }
 }

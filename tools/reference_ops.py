@@ -125,7 +125,7 @@ def conv_qkv():
     out = reference.causal_conv1d_fn(inputs, kernel, activation="silu")[0, :, 3:].T
     q, k, v = out.split([Hk * Dk, Hk * Dk, Hv * Dv], dim=-1)
     q, k = (reference.l2norm(part.reshape(9, Hk, Dk)) for part in (q, k))
-    return {"conv_qkv.in": x, "conv_qkv.kernel": kernel, "conv_qkv.tail": tail,
+    return {"conv_qkv.in": x, "conv_qkv.kernel": kernel.T, "conv_qkv.tail": tail,
             "conv_qkv.q": q * Dk**-0.5, "conv_qkv.k": k, "conv_qkv.v": v.reshape(9, Hv, Dv)}
 
 
