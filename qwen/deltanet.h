@@ -68,8 +68,8 @@ Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
 
 namespace fast {
 Qkv conv_qkv(const Tensor2& in, const Tensor2& kernel, const Ops::Heads& heads, Tensor2& tail);
-// Blocks of columns of S that stay in L1, one sweep over each per token, heads and blocks in
-// threads (deltanet_fast.cpp).
+// Blocks of columns of S that stay in L1, one sweep over each per token, heads in threads
+// (deltanet_fast.cpp).
 Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
                    const std::vector<int>& key_head, Tensor3& S);
 }  // namespace fast

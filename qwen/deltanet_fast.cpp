@@ -36,13 +36,16 @@ using simd::Vec;
 constexpr int kVectors = simd::kRegisters / 8;
 constexpr int kWidth = kVectors * kLanes;
 
-// Elements of S times tokens, and channels of the convolution times tokens, that are worth a thread
-// of their own: some 5 to 10 microseconds, several times what handing them over costs.
-constexpr int kPiece = 65536, kConvPiece = 16384;
+// Elements of S times tokens that are worth a thread of their own: some 10 microseconds where S has
+// to come from memory and go back, 2 where it is in a cache.
+constexpr int kPiece = 32768;
 
 // More tokens than these are worth a copy of the block: rows of S itself lie Dv floats apart, and
 // crowd into a few sets of the cache.
 constexpr int kFewTokens = 4;
+
+// How many tokens ahead memory is asked: one takes a third of a microsecond, memory less than one.
+constexpr int kAhead = 4;
 
 struct Columns {
   Vec at[kVectors];
@@ -75,31 +78,44 @@ void store_columns(float* p, const Columns& x, int count) {
   recalled = r;
 }
 
+// What a token a few steps ahead will need of one head and block. Its rows lie kilobytes from those
+// of the token before, a pattern that the processor does not foresee.
+struct Ahead {
+  const float *k, *q;  // [Dk]
+  const float *v, *o;  // [columns]
+  int columns;
+};
+
 // One token's sweep. A function of its own, so that the compilers give all registers to it.
+//
+// It asks for what is ahead, into the second-level cache, since the first is full of S; and for a
+// few lines at a time: a burst of more than the 10 to 16 misses that a core can have under way
+// would hold up the sweep.
 [[gnu::noinline]] void sweep(float* S, int stride, int Dk, float decay, const Columns& written,
-                             const float* k, const float* q, const float* next_k, Columns& read,
-                             Columns& recalled) {
+                             const float* k, const float* q, const float* next_k,
+                             const Ahead& ahead, Columns& read, Columns& recalled) {
+  constexpr int kCacheLine = 16, kSecondLevel = 2;  // floats; how __builtin_prefetch counts
   const Vec keep = simd::broadcast(decay);
   const Columns d = written;
   Columns o{}, r{};
-  for (int i = 0; i < Dk; ++i, S += stride) {
-    const Vec key = simd::broadcast(k[i]), query = simd::broadcast(q[i]);
-    const Vec next = simd::broadcast(next_k[i]);
-    for (int c = 0; c < kVectors; ++c) {
-      const Vec s = simd::fma(key, d.at[c], keep * simd::load(S + c * kLanes));
-      simd::store(S + c * kLanes, s);
-      o.at[c] = simd::fma(s, query, o.at[c]);
-      r.at[c] = simd::fma(s, next, r.at[c]);
+  for (int first = 0; first < Dk; first += kCacheLine) {
+    __builtin_prefetch(ahead.k + first, 0, kSecondLevel);
+    __builtin_prefetch(ahead.q + first, 0, kSecondLevel);
+    __builtin_prefetch(ahead.v + first * ahead.columns / Dk, 0, kSecondLevel);
+    __builtin_prefetch(ahead.o + first * ahead.columns / Dk, 0, kSecondLevel);
+    for (int i = first; i < std::min(first + kCacheLine, Dk); ++i, S += stride) {
+      const Vec key = simd::broadcast(k[i]), query = simd::broadcast(q[i]);
+      const Vec next = simd::broadcast(next_k[i]);
+      for (int c = 0; c < kVectors; ++c) {
+        const Vec s = simd::fma(key, d.at[c], keep * simd::load(S + c * kLanes));
+        simd::store(S + c * kLanes, s);
+        o.at[c] = simd::fma(s, query, o.at[c]);
+        r.at[c] = simd::fma(s, next, r.at[c]);
+      }
     }
   }
   read = o;
   recalled = r;
-}
-
-// Asks for n floats, into the second-level cache: the first is full of S.
-void prefetch(const float* p, int n) {
-  constexpr int kCacheLine = 16, kSecondLevel = 2;
-  for (int i = 0; i < n; i += kCacheLine) __builtin_prefetch(p + i, 0, kSecondLevel);
 }
 
 // All tokens of one head over `count` columns, from the given one on.
@@ -118,17 +134,26 @@ void run(const Block& b, float* S, int stride, Tensor3& o) {
     const float decay = b.decay(t, b.head), beta = b.beta(t, b.head);
     Columns d = load_columns(row(b.qkv.v, t) + at_value, b.count);
     for (int c = 0; c < kVectors; ++c) d.at[c] = beta * (d.at[c] - decay * r.at[c]);
-    // The rows of a head lie kilobytes apart, a pattern the processor does not foresee.
-    if (const int soon = t + 4; soon < T) {
-      prefetch(row(b.qkv.k, soon) + at_key, Dk);
-      prefetch(row(b.qkv.q, soon) + at_key, Dk);
-      prefetch(row(b.qkv.v, soon) + at_value, b.count);
-      prefetch(row(o, soon) + at_value, b.count);
-    }
+    const int soon = std::min(t + kAhead, T - 1);
+    const Ahead ahead{row(b.qkv.k, soon) + at_key, row(b.qkv.q, soon) + at_key,
+                      row(b.qkv.v, soon) + at_value, row(o, soon) + at_value, b.count};
     const int next = std::min(t + 1, T - 1);  // after the last token nobody uses what is recalled
     sweep(S, stride, Dk, decay, d, row(b.qkv.k, t) + at_key, row(b.qkv.q, t) + at_key,
-          row(b.qkv.k, next) + at_key, o_t, r);
+          row(b.qkv.k, next) + at_key, ahead, o_t, r);
     store_columns(row(o, t) + at_value, o_t, b.count);
+  }
+}
+
+// The same from and to its place in S, in a copy where that is worth it.
+void run_block(const Block& b, float* S, Tensor2& copy, Tensor3& o) {
+  const int T = dim(b.qkv.v, 0), Dk = dim(copy, 0), Dv = dim(b.qkv.v, 2);
+  if (T <= kFewTokens && b.count == kWidth) return run(b, S, Dv, o);
+  for (int i = 0; i < Dk; ++i) {
+    store_columns(row(copy, i), load_columns(S + Dv * i, b.count), kWidth);
+  }
+  run(b, copy.data(), kWidth, o);
+  for (int i = 0; i < Dk; ++i) {
+    store_columns(S + Dv * i, load_columns(row(copy, i), kWidth), b.count);
   }
 }
 
@@ -136,6 +161,9 @@ void run(const Block& b, float* S, int stride, Tensor3& o) {
 
 // Tokens that go together: each tap is loaded once for all of them.
 constexpr int kTogether = 4;
+
+// Channels times tokens that are worth a thread of their own, again some 10 microseconds.
+constexpr int kConvPiece = 16384;
 
 // Channels c … c + n - 1 of `Tokens` tokens; tap j of token t meets the row inputs[t + j]. The
 // results of two tokens stand `stride` apart.
@@ -217,24 +245,14 @@ Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
   }
 
   Tensor3 o = uninit(T, Hv, Dv);
-  const int blocks = (Dv + kWidth - 1) / kWidth;  // of a head
-  const int grain = std::max(1, kPiece / (Dk * kWidth) / T);
-  parallel_for(Hv * blocks, grain, [&](int begin, int end) {
+  // Whole heads: two threads at the blocks of one would share the lines of its rows.
+  const int grain = std::max(1, kPiece / (Dk * Dv) / T);
+  parallel_for(Hv, grain, [&](int begin, int end) {
     Tensor2 copy = uninit(Dk, kWidth);
-    for (int n = begin; n < end; ++n) {
-      const int h = n / blocks, first = n % blocks * kWidth, count = std::min(kWidth, Dv - first);
-      const Block block{qkv, decay, beta, h, key_head[h], first, count};
-      float* columns = row(S, h) + first;
-      if (T <= kFewTokens && count == kWidth) {
-        run(block, columns, Dv, o);
-        continue;
-      }
-      for (int i = 0; i < Dk; ++i) {
-        store_columns(row(copy, i), load_columns(columns + Dv * i, count), kWidth);
-      }
-      run(block, copy.data(), kWidth, o);
-      for (int i = 0; i < Dk; ++i) {
-        store_columns(columns + Dv * i, load_columns(row(copy, i), kWidth), count);
+    for (int h = begin; h < end; ++h) {
+      for (int first = 0; first < Dv; first += kWidth) {
+        const int count = std::min(kWidth, Dv - first);
+        run_block({qkv, decay, beta, h, key_head[h], first, count}, row(S, h) + first, copy, o);
       }
     }
   });
