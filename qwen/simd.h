@@ -2,8 +2,8 @@
 // kernels need. Everything generic is the compilers' own vector type; what differs between
 // instruction sets stands in one section each.
 //
-// Every sum in the library runs in this order: lane l adds elements l, l + kLanes, l + 2 kLanes, …
-// with one fused multiply-add each, and `sum` adds the lanes by halves at the end.
+// Every sum whose terms lie along a vector runs in this order: lane l adds elements l, l + kLanes,
+// l + 2 kLanes, … with one fused multiply-add each, and `sum` adds the lanes by halves at the end.
 #pragma once
 
 #include <bit>
@@ -170,10 +170,9 @@ inline Vec exp(Vec x) {
   e = fma(e, r, broadcast(0.5f));
   e = fma(e, r, broadcast(1.0f));
   e = fma(e, r, broadcast(1.0f));
-  // 2^n in two factors, since n = 128 alone is past the largest exponent.
-  const VecInt whole = (VecInt)shifted - (VecInt)shift;
-  const VecInt half = whole >> 1;
-  e = e * (Vec)((half + 127) << 23) * (Vec)((whole - half + 127) << 23);
+  // n joins the exponent of e, whose result is neither too large nor subnormal for it: e < 1 where
+  // n = 128, e > 1 where n = -126.
+  e = (Vec)((VecInt)e + ((VecInt)shifted << 23));
   e = x < lowest ? Vec{} : e;
   e = x > highest ? broadcast(std::numeric_limits<float>::infinity()) : e;
   return x != x ? x : e;
