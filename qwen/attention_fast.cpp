@@ -4,13 +4,19 @@
 //   a query    (max, sum, out) of each block, from zero
 //              merged into its running (max, sum, out), block 0 first
 //
+// A block's scores and its sums of values are the same product, with vectors along the columns of
+// its right side: scores = q K^T, out = p V. So nothing is ever added across lanes. V lies in the
+// cache as the product reads it, K is transposed, once for all queries that meet the block.
+//
 // One order of arithmetic: what a block gives to a query depends on that query and that block
 // alone, and blocks are merged in ascending order. Which queries are computed together, and on how
 // many threads, changes nothing. Keys that a query does not see are skipped, not multiplied by
 // zero.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "qwen/attention.h"
@@ -30,175 +36,255 @@ using simd::kLanes;
 using simd::Vec;
 
 constexpr int kBlock = 64;  // keys; part of the arithmetic
-constexpr int kRows = 64;   // queries that share a block while it is in the cache; not part of it
-constexpr int kTile = 4;    // at most so many queries in registers together
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Queries that share a block while it is in the second-level cache; not part of the arithmetic. To
+// transpose the block costs as much as some 8 of them, whether they are few or many.
+constexpr int kMinRows = 64, kMaxRows = 256;
+
+// So few queries of a long past are not worth a thread each: its blocks are shared out.
+constexpr int kFewRows = 16, kFewBlocks = 4;
 
 // Elements of keys and values worth a thread of their own: some 10 microseconds.
 constexpr int kPiece = 65536;
 
-constexpr int kSums = simd::kRegisters / 2;  // accumulators of a tile
-
-// Rows of D floats in memory.
+// Rows of floats in memory.
 struct Rows {
   const float* data;
   std::ptrdiff_t stride;
   const float* operator[](int i) const { return data + i * stride; }
 };
 
-// Queries of one key/value head, and where their results go. Row r is token r / group and head
-// r % group of those that share the key/value head.
-struct Queries {
-  const float* q;  // of row 0
-  float* y;
-  int rows, group, D;
-  std::ptrdiff_t stride;  // from token to token
-  int position;           // of row 0
-  float scale;
+// ---- the product ----
 
-  std::ptrdiff_t offset(int r) const { return r / group * stride + r % group * D; }
-  // How many keys of the block from `first` on row r sees.
-  int visible(int r, int first) const {
-    return std::clamp(position + r / group + 1 - first, 0, kBlock);
-  }
-};
+// A tile's sums fill half of the registers: 8 rows by 2 vectors (4 by 2 where there are 16
+// registers) take 10 loads for 16 multiply-adds. Fewer rows leave room for more vectors.
+constexpr int kSums = simd::kRegisters / 2;
+constexpr int kTile = kSums / 2;
 
-// scores[r, s] = q[r] · k[s] * scale for R queries and the first n keys of a block, in steps of
-// kSums / R keys; q and k are walked once along D. Past n the last key is repeated: what it gives
-// there is not used.
+// Rows of b are asked for so long before their use. One head's row is a piece of a longer one, a
+// pattern in which the hardware sees nothing to read ahead.
+constexpr int kAhead = 8;
+
+// y[r, i] = sum over j < n of a[r][j] b[j, i] for R rows: one chain of multiply-adds, j ascending.
+// Columns i are taken up to the next multiple of kBlock at most.
 template <int R>
-[[gnu::noinline]] void score(const float* const* q, Rows keys, int n, int D, float scale,
-                             float* scores) {
-  constexpr int C = kSums / R;
-  for (int s = 0; s < n; s += C) {
-    const float* k[C];
-    for (int c = 0; c < C; ++c) k[c] = keys[std::min(s + c, n - 1)];
+[[gnu::noinline]] void tile(const float* const* a, Rows b, int n, int columns, float* y,
+                            std::ptrdiff_t y_stride) {
+  constexpr int C = std::min<int>(std::bit_floor<unsigned>(kSums / R), kBlock / kLanes);
+  const float* a_row[R];
+  std::copy_n(a, R, a_row);
+  for (int i = 0; i < columns; i += C * kLanes) {
     Vec sum[R][C]{};
-    for (int i = 0; i < D; i += kLanes) {
-      Vec k_i[C];
+    for (int j = 0; j < n; ++j) {
+      Vec b_j[C];
       for (int c = 0; c < C; ++c) {
-        k_i[c] = simd::load_up_to(k[c] + i, D - i);
-        simd::pin(k_i[c]);
+        b_j[c] = simd::load(b[j] + i + c * kLanes);
+        simd::pin(b_j[c]);
+        __builtin_prefetch(b[j + kAhead] + i + c * kLanes);
       }
       for (int r = 0; r < R; ++r) {
-        const Vec q_i = simd::load_up_to(q[r] + i, D - i);
-        for (int c = 0; c < C; ++c) sum[r][c] = simd::fma(q_i, k_i[c], sum[r][c]);
-      }
-    }
-    Vec flat[R * C];
-    for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < C; ++c) flat[r * C + c] = sum[r][c];
-    }
-    float total[R * C];
-    for (int i = 0; i < R * C; i += kLanes)
-      simd::store(total + i, simd::sum_each(flat + i) * scale);
-    for (int r = 0; r < R; ++r) std::copy_n(total + r * C, C, scores + r * kBlock + s);
-  }
-}
-
-// scores [kBlock], of which n are set -> exp(score - max), zeros from n on; also their sum.
-struct Softmax {
-  float max, sum;
-};
-Softmax exponentials(float* scores, int n) {
-  std::fill(scores + n, scores + kBlock, -kInfinity);
-  Vec highest = simd::load(scores);
-  for (int s = kLanes; s < kBlock; s += kLanes) {
-    highest = simd::larger(highest, simd::load(scores + s));
-  }
-  const float max = simd::max(highest);
-  Vec sum{};
-  for (int s = 0; s < kBlock; s += kLanes) {
-    const Vec p = simd::exp(simd::load(scores + s) - max);
-    simd::store(scores + s, p);
-    sum += p;
-  }
-  return {max, simd::sum(sum)};
-}
-
-// out[r] = sum over s < n of p[r, s] v[s], s ascending, for R queries.
-template <int R>
-[[gnu::noinline]] void weigh(const float* p, Rows values, int n, int D, float* out) {
-  constexpr int C = kSums / kTile;
-  for (int i = 0; i < D; i += C * kLanes) {
-    Vec sum[R][C]{};
-    for (int s = 0; s < n; ++s) {
-      Vec v[C];
-      for (int c = 0; c < C; ++c) {
-        const int at = i + c * kLanes;
-        v[c] = at < D ? simd::load_up_to(values[s] + at, D - at) : Vec{};
-        simd::pin(v[c]);
-      }
-      for (int r = 0; r < R; ++r) {
-        const Vec p_r = simd::broadcast(p[r * kBlock + s]);
-        for (int c = 0; c < C; ++c) sum[r][c] = simd::fma(p_r, v[c], sum[r][c]);
+        Vec a_rj = simd::broadcast(a_row[r][j]);
+        simd::pin(a_rj);
+        for (int c = 0; c < C; ++c) sum[r][c] = simd::fma(a_rj, b_j[c], sum[r][c]);
       }
     }
     for (int r = 0; r < R; ++r) {
-      for (int c = 0; c < C; ++c) {
-        const int at = i + c * kLanes;
-        if (at < D) simd::store_up_to(out + r * D + at, sum[r][c], D - at);
-      }
+      for (int c = 0; c < C; ++c) simd::store(y + r * y_stride + i + c * kLanes, sum[r][c]);
     }
   }
 }
 
-// ---- a block and the queries that meet it ----
+// The same for 1 … kTile rows.
+template <int R = kTile>
+void product(int rows, const float* const* a, Rows b, int n, int columns, float* y,
+             std::ptrdiff_t y_stride) {
+  if (rows == R) {
+    tile<R>(a, b, n, columns, y, y_stride);
+  } else if constexpr (R > 1) {
+    product<R - 1>(rows, a, b, n, columns, y, y_stride);
+  }
+}
+
+// Columns of D floats as the product takes them.
+int padded(int D) {
+  return (D + kBlock - 1) / kBlock * kBlock;
+}
+
+// ---- a block, as the product reads it ----
 
 struct Block {
   Rows keys, values;
   int first;  // position of its first key
+  int count;  // keys that there are
 };
 
-// Queries at … at + R - 1, which all see n keys of the block.
-template <int R>
-void tile(const Queries& x, int at, const Block& block, int n, Softmax* softmax, float* out) {
-  const float* q[R];
-  for (int r = 0; r < R; ++r) q[r] = x.q + x.offset(at + r);
-  float scores[R * kBlock];
-  score<R>(q, block.keys, n, x.D, x.scale, scores);
-  for (int r = 0; r < R; ++r) softmax[at + r] = exponentials(scores + r * kBlock, n);
-  weigh<R>(scores, block.values, n, x.D, out + at * x.D);
+// a0 b0 a1 b1 … from the lower halves of a and b, then from the upper ones.
+template <int... Lane>
+void interleave(Vec a, Vec b, Vec* y, std::integer_sequence<int, Lane...>) {
+  y[0] = __builtin_shufflevector(a, b, (Lane % 2 * kLanes + Lane / 2)...);
+  y[1] = __builtin_shufflevector(a, b, (Lane % 2 * kLanes + Lane / 2 + kLanes / 2)...);
 }
 
-// softmax [rows], out [rows, D]: what the block gives to each of the queries that see some of it.
-void attend(const Queries& x, const Block& block, Softmax* softmax, float* out) {
-  const auto visible = [&](int r) { return r < x.rows ? x.visible(r, block.first) : -1; };
-  int r = 0;
-  while (visible(r) == 0) ++r;
-  while (r < x.rows) {
-    const int n = visible(r);
-    if (visible(r + 3) == n) {
-      tile<4>(x, r, block, n, softmax, out);
-      r += 4;
-    } else if (visible(r + 1) == n) {
-      tile<2>(x, r, block, n, softmax, out);
-      r += 2;
-    } else {
-      tile<1>(x, r, block, n, softmax, out);
-      r += 1;
+// v [kLanes, kLanes] -> its transpose. Element (row, column) has the address row * kLanes + column;
+// interleaving both halves of v turns all bits of the address by one place, so log2(kLanes) times
+// exchange row and column.
+void transpose(Vec* v) {
+  constexpr std::make_integer_sequence<int, kLanes> lanes;
+  for (int step = 1; step < kLanes; step *= 2) {
+    Vec turned[kLanes];
+    for (int i = 0; i < kLanes / 2; ++i) {
+      interleave(v[i], v[i + kLanes / 2], turned + 2 * i, lanes);
     }
+    std::copy_n(turned, kLanes, v);
   }
 }
 
-// The block's gifts join those of the blocks before it: total [rows] and y.
-void merge(const Queries& x, int first, const Softmax* softmax, const float* out, Softmax* total) {
-  for (int r = 0; r < x.rows; ++r) {
-    if (x.visible(r, first) == 0) continue;
-    const float max = std::max(total[r].max, softmax[r].max);
-    const float keep = simd::exp(total[r].max - max), add = simd::exp(softmax[r].max - max);
-    total[r] = {max, total[r].sum * keep + softmax[r].sum * add};
+// n keys [n, D] -> columns [D, kBlock]. Past n the last key is repeated up to a whole vector: what
+// it gives there is not used.
+[[gnu::noinline]] void transpose_keys(Rows keys, int n, int D, float* columns) {
+  constexpr int kSecondLevel = 2;  // the cache where the next keys are to wait
+  for (int s = 0; s < n; s += kLanes) {
+    const float* key[kLanes];
+    for (int l = 0; l < kLanes; ++l) key[l] = keys[std::min(s + l, n - 1)];
+    const auto square = [&](int d, auto load) {
+      Vec v[kLanes];
+      for (int l = 0; l < kLanes; ++l) {
+        v[l] = load(key[l] + d);
+        __builtin_prefetch(key[l] + d + kLanes * keys.stride, 0, kSecondLevel);
+      }
+      transpose(v);
+      for (int l = 0; l < kLanes; ++l) simd::store(columns + (d + l) * kBlock + s, v[l]);
+    };
+    int d = 0;
+    for (; d + kLanes <= D; d += kLanes) square(d, simd::load);
+    if (d < D) square(d, [&](const float* p) { return simd::load_first(p, D - d); });
+  }
+}
+
+// Prepares one block after the other.
+class Operands {
+ public:
+  explicit Operands(int D) : D_(D), columns_(uninit(padded(D), kBlock)) {
+    if (D % kBlock != 0) copy_ = zeros(kBlock, padded(D));
+  }
+
+  void prepare(const Block& block) {
+    transpose_keys(block.keys, block.count, D_, columns_.data());
+    values_ = block.values;
+    if (D_ % kBlock == 0) return;
+    for (int s = 0; s < block.count; ++s) std::copy_n(values_[s], D_, row(copy_, s));
+    values_ = {copy_.data(), padded(D_)};
+  }
+  Rows keys() const { return {columns_.data(), kBlock}; }  // [D, kBlock]
+  Rows values() const { return values_; }                  // [kBlock, padded(D)]
+
+ private:
+  int D_;
+  Tensor2 columns_, copy_;  // the copy only where values are no whole columns of the product
+  Rows values_{};
+};
+
+// ---- a block and the queries that meet it ----
+
+// Queries that share a key/value head: all heads of a token, then those of the next one.
+struct Queries {
+  int D;
+  float scale;
+  std::vector<const float*> q;
+  std::vector<float*> y;  // where the results go
+  std::vector<int> seen;  // keys that each sees, from key 0 on
+
+  int rows() const { return static_cast<int>(q.size()); }
+  // How many keys of the block from `first` on row r sees.
+  int visible(int r, int first) const { return std::clamp(seen[r] - first, 0, kBlock); }
+  int first_visible(int first) const {
+    int r = 0;
+    while (visible(r, first) == 0) ++r;
+    return r;
+  }
+};
+
+// The largest of n scores. The last vector's other lanes become -infinity: their weight will be 0.
+float largest(float* scores, int n) {
+  if (const int s = n / kLanes * kLanes; s < n) {
+    simd::VecInt lane;
+    for (int l = 0; l < kLanes; ++l) lane[l] = l;
+    const Vec v = simd::load(scores + s);
+    simd::store(scores + s, lane < n - s ? v : simd::broadcast(-kInfinity));
+  }
+  Vec highest = simd::load(scores);
+  for (int s = kLanes; s < n; s += kLanes) highest = simd::larger(highest, simd::load(scores + s));
+  return simd::max(highest);
+}
+
+// n scores -> exp(score * scale - max); returns their sum, lane by lane.
+Vec exponentials(float* scores, int n, float scale, float max) {
+  Vec sum{};
+  for (int s = 0; s < n; s += kLanes) {
+    const Vec p = simd::exp(simd::load(scores + s) * scale - max);
+    simd::store(scores + s, p);
+    sum += p;
+  }
+  return sum;
+}
+
+// What blocks give to rows of queries: max [rows], sum [rows], out [rows, padded(D)].
+struct Gift {
+  float *max, *sum, *out;
+  int width;  // padded(D)
+
+  Gift from(int r) const { return {max + r, sum + r, out + r * width, width}; }
+};
+
+// What a block gives to the queries r … r + rows - 1, at most kTile. Each step runs over all rows
+// before the next one begins: a row alone is one long chain of dependent instructions.
+void attend(const Queries& x, int r, int rows, int first, const Operands& block, Gift gift) {
+  float scores[kTile * kBlock];
+  float* p[kTile];
+  int n[kTile];
+  Vec sum[kTile];
+  for (int i = 0; i < rows; ++i) {
+    p[i] = scores + i * kBlock;
+    n[i] = x.visible(r + i, first);
+  }
+  const int most = x.visible(r + rows - 1, first);
+  product(rows, &x.q[r], block.keys(), x.D, most, scores, kBlock);
+  for (int i = 0; i < rows; ++i) gift.max[i] = largest(p[i], n[i]) * x.scale;
+  for (int i = 0; i < rows; ++i) sum[i] = exponentials(p[i], n[i], x.scale, gift.max[i]);
+  for (int i = 0; i < rows; ++i) gift.sum[i] = simd::sum(sum[i]);
+  for (int i = 0, end; i < rows; i = end) {
+    end = i + 1;
+    while (end < rows && n[end] == n[i]) ++end;
+    product(end - i, p + i, block.values(), n[i], x.D, gift.out + i * gift.width, gift.width);
+  }
+}
+
+// The results of no block.
+void clear(const Queries& x, float* max, float* sum) {
+  std::fill_n(max, x.rows(), -kInfinity);
+  std::fill_n(sum, x.rows(), 0.0f);
+  for (float* y : x.y) std::fill_n(y, x.D, 0.0f);
+}
+
+// A block's gift joins those of the blocks before it: max, sum and y of the queries from r on.
+void merge(const Queries& x, int r, int rows, Gift gift, float* max, float* sum) {
+  for (int i = 0; i < rows; ++i) {
+    const float highest = std::max(max[r + i], gift.max[i]);
+    const Vec weights = simd::exp(Vec{max[r + i], gift.max[i]} - highest);
+    const float keep = weights[0], add = weights[1];
+    max[r + i] = highest;
+    sum[r + i] = sum[r + i] * keep + gift.sum[i] * add;
     const auto join = [&](Vec y, Vec o) { return simd::fma(o, simd::broadcast(add), y * keep); };
-    float* y = x.y + x.offset(r);
-    simd::map(x.D, y, join, y, out + r * x.D);
+    simd::map(x.D, x.y[r + i], join, x.y[r + i], gift.out + i * gift.width);
   }
 }
 
-void divide_by_sum(const Queries& x, const Softmax* total) {
-  for (int r = 0; r < x.rows; ++r) {
-    const auto share = [&](Vec y) { return y / total[r].sum; };
-    float* y = x.y + x.offset(r);
-    simd::map(x.D, y, share, y);
+void divide_by_sum(const Queries& x, const float* sum) {
+  for (int r = 0; r < x.rows(); ++r) {
+    const float share = 1 / sum[r];
+    simd::map(
+        x.D, x.y[r], [&](Vec y) { return y * share; }, x.y[r]);
   }
 }
 
@@ -215,71 +301,94 @@ struct Problem {
   int group() const { return dim(q, 1) / kv_heads(); }
   int blocks(int tokens) const { return (position + tokens - 1) / kBlock + 1; }
 
-  Queries queries(int kv, int t, int tokens) const {
-    const std::ptrdiff_t stride = dim(q, 1) * D(), start = t * stride + kv * group() * D();
-    const float scale = 1 / std::sqrt(static_cast<float>(D()));
-    return {q.data() + start,
-            y.data() + start,
-            tokens * group(),
-            group(),
-            D(),
-            stride,
-            position + t,
-            scale};
+  // Of the tokens t … end - 1.
+  Queries queries(int kv, int t, int end) const {
+    Queries x{D(), 1 / std::sqrt(static_cast<float>(D())), {}, {}, {}};
+    for (; t < end; ++t) {
+      for (int h = kv * group(); h < (kv + 1) * group(); ++h) {
+        x.q.push_back(row(q, t) + h * D());
+        x.y.push_back(row(y, t) + h * D());
+        x.seen.push_back(position + t + 1);
+      }
+    }
+    return x;
   }
   Block block(int kv, int b) const {
     const std::ptrdiff_t stride = kv_heads() * D(), start = b * kBlock * stride + kv * D();
-    return {{keys.data() + start, stride}, {values.data() + start, stride}, b * kBlock};
+    const int first = b * kBlock, count = std::min(kBlock, position + T() - first);
+    return {{keys.data() + start, stride}, {values.data() + start, stride}, first, count};
   }
 };
 
-constexpr Softmax kNothing{-kInfinity, 0};
+// Queries to take through all blocks together: four pieces for each thread, within the bounds.
+int tokens_together(const Problem& problem) {
+  const int even = problem.T() * problem.kv_heads() / (4 * thread_count());
+  const int group = problem.group();
+  return std::max(1, std::clamp(even, kMinRows / group, kMaxRows / group));
+}
 
 // Many queries: each piece takes some of them through all blocks. The last ones see most and come
 // first, so that no thread is left alone with a long piece at the end.
 void by_queries(const Problem& problem) {
-  const int tokens = std::max(1, kRows / problem.group()), T = problem.T();
-  const int units = (T + tokens - 1) / tokens, kv_heads = problem.kv_heads(), D = problem.D();
+  const int tokens = tokens_together(problem), T = problem.T(), D = problem.D();
+  const int units = (T + tokens - 1) / tokens, kv_heads = problem.kv_heads();
   const int grain = std::max(1, kPiece / (2 * D) / (problem.position + T));
   parallel_for(units * kv_heads, grain, [&](int begin, int end) {
-    const int rows = tokens * problem.group();
-    std::vector<Softmax> softmax(rows), total(rows);
-    Tensor2 out = uninit(rows, D);
+    Operands block(D);
+    std::vector<float> max(tokens * problem.group()), sum(max.size());
+    Tensor2 out = uninit(kTile, padded(D));
+    float tile_max[kTile], tile_sum[kTile];
+    const Gift gift{tile_max, tile_sum, out.data(), padded(D)};
     for (int n = begin; n < end; ++n) {
       const int kv = n % kv_heads, t = (units - 1 - n / kv_heads) * tokens;
-      const Queries x = problem.queries(kv, t, std::min(tokens, T - t));
-      std::fill(total.begin(), total.end(), kNothing);
-      for (int b = 0; b < problem.blocks(t + x.rows / x.group); ++b) {
-        attend(x, problem.block(kv, b), softmax.data(), out.data());
-        merge(x, b * kBlock, softmax.data(), out.data(), total.data());
+      const int last = std::min(t + tokens, T);
+      const Queries x = problem.queries(kv, t, last);
+      clear(x, max.data(), sum.data());
+      for (int b = 0; b < problem.blocks(last); ++b) {
+        const int first = b * kBlock;
+        block.prepare(problem.block(kv, b));
+        for (int r = x.first_visible(first), rows; r < x.rows(); r += rows) {
+          rows = std::min(kTile, x.rows() - r);
+          attend(x, r, rows, first, block, gift);
+          merge(x, r, rows, gift, max.data(), sum.data());
+        }
       }
-      divide_by_sum(x, total.data());
+      divide_by_sum(x, sum.data());
     }
   });
 }
 
 // Few queries and a long past: pieces are blocks; what each gives is kept, then merged in order.
 void by_blocks(const Problem& problem) {
-  const int rows = problem.T() * problem.group(), blocks = problem.blocks(problem.T());
-  const int kv_heads = problem.kv_heads(), D = problem.D();
-  std::vector<Softmax> softmax(kv_heads * blocks * rows);
-  Tensor2 out = uninit(kv_heads * blocks * rows, D);
+  const int T = problem.T(), D = problem.D(), rows = T * problem.group();
+  const int blocks = problem.blocks(T), kv_heads = problem.kv_heads();
+  std::vector<Queries> queries;
+  for (int kv = 0; kv < kv_heads; ++kv) queries.push_back(problem.queries(kv, 0, T));
+  Tensor2 max = uninit(kv_heads * blocks, rows), sum = uninit(kv_heads * blocks, rows);
+  Tensor2 out = uninit(kv_heads * blocks * rows, padded(D));
+  const Gift all{max.data(), sum.data(), out.data(), padded(D)};
   parallel_for(kv_heads * blocks, std::max(1, kPiece / (2 * D) / kBlock), [&](int begin, int end) {
+    Operands block(D);
     for (int n = begin; n < end; ++n) {
-      const Queries x = problem.queries(n % kv_heads, 0, problem.T());
-      const Block block = problem.block(n % kv_heads, n / kv_heads);
-      attend(x, block, softmax.data() + n * rows, row(out, n * rows));
+      const Queries& x = queries[n % kv_heads];
+      const int first = n / kv_heads * kBlock;
+      block.prepare(problem.block(n % kv_heads, n / kv_heads));
+      for (int r = x.first_visible(first); r < rows; r += kTile) {
+        attend(x, r, std::min(kTile, rows - r), first, block, all.from(n * rows + r));
+      }
     }
   });
   parallel_for(kv_heads, std::max(1, kPiece / D / (blocks * rows)), [&](int begin, int end) {
+    std::vector<float> total_max(rows), total_sum(rows);
     for (int kv = begin; kv < end; ++kv) {
-      const Queries x = problem.queries(kv, 0, problem.T());
-      std::vector<Softmax> total(rows, kNothing);
+      const Queries& x = queries[kv];
+      clear(x, total_max.data(), total_sum.data());
       for (int b = 0; b < blocks; ++b) {
-        const int n = (b * kv_heads + kv) * rows;
-        merge(x, b * kBlock, softmax.data() + n, row(out, n), total.data());
+        const int r = x.first_visible(b * kBlock);
+        const Gift gift = all.from((b * kv_heads + kv) * rows + r);
+        merge(x, r, rows - r, gift, total_max.data(), total_sum.data());
       }
-      divide_by_sum(x, total.data());
+      divide_by_sum(x, total_sum.data());
     }
   });
 }
@@ -288,10 +397,10 @@ void by_blocks(const Problem& problem) {
 
 Tensor2 attention(const Tensor3& q, const Tensor3& keys, const Tensor3& values, int position) {
   check_attention(q, keys, values, position);
-  Tensor2 y = zeros(dim(q, 0), dim(q, 1) * dim(q, 2));
+  Tensor2 y = uninit(dim(q, 0), dim(q, 1) * dim(q, 2));
   const Problem problem{q, keys, values, position, y};
-  const bool few = problem.T() * problem.group() <= 4 * kTile;
-  if (few && position >= 4 * kBlock) {
+  const bool few = problem.T() * problem.group() <= kFewRows;
+  if (few && position >= kFewBlocks * kBlock) {
     by_blocks(problem);
   } else {
     by_queries(problem);

@@ -167,6 +167,28 @@ TEST_CASE("attention: a query has the same bits alone and among others") {
   }
 }
 
+TEST_CASE("attention: among others or alone, with a long past or none, the bits are the same") {
+  // Heads of 64 are read in place, others are copied; a few queries with a long past share out its
+  // blocks, many share out themselves; the last block is cut off in every place of a vector.
+  for (const int D : {64, 36}) {
+    const int T = 290, Hq = 6, Hkv = 2;
+    Tensor3 q = uninit(T, Hq, D), keys = uninit(T, Hkv, D), values = uninit(T, Hkv, D);
+    int i = 0;
+    for (Tensor3* x : {&q, &keys, &values}) {
+      for (float& element : *x) element = std::sin(static_cast<float>(++i) * 1.7f);
+    }
+    const Tensor2 all = fast::attention(q, keys, values, 0);
+    check_close("fast", all, plain::attention(q, keys, values, 0), 5e-6);
+    for (const int rows : {1, 2, 7, 40}) {
+      for (int t = 0; t + rows <= T; t += 13) {
+        Tensor3 some = uninit(rows, Hq, D);
+        std::copy_n(row(q, t), some.size(), some.data());
+        check_same_bits("fast", fast::attention(some, keys, values, t), slice(all, t, rows));
+      }
+    }
+  }
+}
+
 TEST_CASE("attention: what stands behind a query's own key is not read, not even a NaN") {
   const Goldens ops = load_goldens("ops.safetensors");
   const Tensor3 q = ops.tensor<3>("attention.q");
