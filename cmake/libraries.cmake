@@ -37,6 +37,8 @@ header_library(xtensor "xtensor/xtensor_config.hpp;xtensor/core/xtensor_config.h
 header_library(json nlohmann/json.hpp "nlohmann-json3-dev or nlohmann-json")
 header_library(doctest doctest/doctest.h "doctest-dev or doctest")
 header_library(cli11 CLI/CLI.hpp "libcli11-dev or cli11")
+# All of it is compiled into whatever reads options: programs, and modules that do no other work.
+target_compile_options(lib_cli11 INTERFACE ${QWEN_QUICK_COMPILE})
 pkg_library(openblas openblas "libopenblas-dev or openblas")
 pkg_library(pcre2 libpcre2-8 "libpcre2-dev or pcre2")
 pkg_library(sentencepiece sentencepiece "libsentencepiece-dev or sentencepiece")

@@ -44,11 +44,19 @@ function(qwen_tool name)
 endfunction()
 
 # qwen_test(norm norm): tests/test_norm.cpp, run from tests/data so that `checkpoints/…` is a path.
+# With LONG_CASES, the cases of its suite "long" are a test of their own, norm_long.
 function(qwen_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "LONG_CASES" "" "")
   add_executable(test_${name} EXCLUDE_FROM_ALL tests/test_${name}.cpp)
-  target_link_libraries(test_${name} PRIVATE test_support ${ARGN})
-  add_test(NAME ${name} COMMAND test_${name}
-           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}/tests/data)
+  target_link_libraries(test_${name} PRIVATE test_support ${test_UNPARSED_ARGUMENTS})
+  target_compile_options(test_${name} PRIVATE ${QWEN_QUICK_COMPILE})
+  set(in_data WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}/tests/data)
+  if(test_LONG_CASES)
+    add_test(NAME ${name} COMMAND test_${name} --test-suite-exclude=long ${in_data})
+    add_test(NAME ${name}_long COMMAND test_${name} --test-suite=long ${in_data})
+  else()
+    add_test(NAME ${name} COMMAND test_${name} ${in_data})
+  endif()
   set_property(GLOBAL APPEND PROPERTY QWEN_TESTS test_${name})
 endfunction()
 

@@ -19,6 +19,9 @@ using namespace qwen;
 
 namespace {
 
+// The rest of the file runs all code that these run; they are many texts, or many samples.
+const doctest::test_suite in_long("long");
+
 // ---- models with an MTP layer ----
 
 struct Drafted {
@@ -308,7 +311,7 @@ TEST_CASE("mtp_drafter: earlier guesses leave no trace in later ones") {
 
 // ---- greedy text ----
 
-TEST_CASE("speculate: 200 greedy texts with 1 to 4 drafts are those of plain decoding") {
+TEST_CASE("speculate: 200 greedy texts with 1 to 4 drafts are those of plain decoding" * in_long) {
   for (const Drafted& at : models()) {
     for (int n = 0; n < 100; ++n) {
       const std::vector<int> prompt = random_ids(1 + n % 20, at.model.config.vocab_size, n);
@@ -328,7 +331,7 @@ TEST_CASE("speculate: 200 greedy texts with 1 to 4 drafts are those of plain dec
 const char* const kHeldOut = "tiny_held_out.json";
 
 TEST_CASE("speculate: 200 answers of the trained model with 1 to 4 drafts are those without" *
-          doctest::skip(!std::filesystem::exists(kHeldOut))) {
+          in_long * doctest::skip(!std::filesystem::exists(kHeldOut))) {
   const Drafted at = load_drafted("../../models/tiny");
   const Json documents = read_json(kHeldOut)["documents"];
   std::map<int, DraftStats> all, dialogues;  // by drafts a round
@@ -702,14 +705,14 @@ TEST_CASE("verify: 100,000 samples with drafts and without are of one distributi
   }
 }
 
-TEST_CASE("planted bugs: wrong rules of rejection are noticed") {
+TEST_CASE("planted bugs: wrong rules of rejection are noticed" * in_long) {
   const std::vector<int>& plain = plain_pair_counts();
   CHECK(chi_square(pair_counts(verify_drawing_from_p, 2, 3), plain) > 100);
   CHECK(chi_square(pair_counts(verify_accepting_the_possible, 2, 3), plain) > 100);
   CHECK(chi_square(pair_counts(verify_with_another_p, 2, 3), plain) > 100);
 }
 
-TEST_CASE("speculate: text drawn with the MTP's drafts is of the model's distribution") {
+TEST_CASE("speculate: text drawn with the MTP's drafts is of the model's distribution" * in_long) {
   Config config = named_shape("tiny");
   config.vocab_size = kVocab;
   config.hidden_size = 24;

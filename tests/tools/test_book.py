@@ -48,10 +48,10 @@ class Pages(unittest.TestCase):
             path.write_text(text)
             path.chmod(0o755)
 
-    def process(self, text, update=False, name="ch01_file.md"):
+    def process(self, text, update=False, name="ch01_file.md", outputs="all"):
         path = self.root / name
         path.write_text(text + SECTIONS)
-        page = book.Page(path, book.Source(self.root, self.root / "build"))
+        page = book.Page(path, book.Source(self.root, self.root / "build", outputs))
         new = "\n".join(page.process(update)).removesuffix(SECTIONS)
         return new, [f"{line}: {problem}" for line, problem in page.problems]
 
@@ -127,6 +127,14 @@ class Pages(unittest.TestCase):
         new, problems = self.process(empty, update=True)
         self.assertEqual(problems, [])
         self.assertIn("the same everywhere", new)
+
+    def test_long_and_quick_outputs_are_all_of_them(self):
+        page = ("<!-- output: ch01_file -->\n```text\nold\n```\n"
+                "<!-- output: ch01_file --speed -->\n```text\nold\n```\n")
+        quick = "3: ch01_file: the page has `old`, it is `the same everywhere `"
+        long = "7: ch01_file --speed: the page has `old`, it is `the same everywhere `"
+        for outputs, expected in {"quick": [quick], "long": [long], "all": [quick, long]}.items():
+            self.assertEqual(self.process(page, outputs=outputs)[1], expected)
 
     def test_markers_and_blocks_belong_together(self):
         self.assertEqual(self.problems("<!-- code: qwen/file.cpp#one -->\n"),
