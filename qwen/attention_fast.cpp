@@ -8,8 +8,8 @@
 //
 // One order of arithmetic: what a block gives to a query depends on that query and that block
 // alone, and blocks are merged in ascending order. Which queries are computed together, and on how
-// many threads, changes nothing. Keys that a query does not see are skipped, not multiplied by
-// zero.
+// many threads, changes nothing. The score of a key that a query does not see may be computed
+// beside those of others; it is not used, and the key's value is not read.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,7 +35,7 @@ using simd::Vec;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Queries that share a block while it is in the second-level cache; not part of the arithmetic. To
-// transpose the block costs as much as some 8 of them, whether they are few or many.
+// transpose the block costs as much as 4 to 8 of them, whether they are few or many.
 constexpr int kMinRows = 64, kMaxRows = 256;
 
 // So few queries of a long past are not worth a thread each: its blocks are shared out.

@@ -31,17 +31,17 @@ struct Rows {
 
 // ---- the product ----
 
-// A tile's sums fill half of the registers: 8 rows by 2 vectors (4 by 2 where there are 16
+// A tile's sums fill at most half of the registers: 8 rows by 2 vectors (4 by 2 where there are 16
 // registers) take 10 loads for 16 multiply-adds. Fewer rows leave room for more vectors.
 inline constexpr int kSums = simd::kRegisters / 2;
 inline constexpr int kTile = kSums / 2;
 
-// Rows of b are asked for so long before their use. One head's row is a piece of a longer one, a
-// pattern in which the hardware sees nothing to read ahead.
+// Rows of b are asked for this many rows ahead. One head's row of values is a piece of a longer
+// one, a pattern in which the hardware sees nothing to read ahead.
 inline constexpr int kAhead = 8;
 
 // y[r, i] = sum over j < n of a[r][j] b[j, i] for R rows: one chain of multiply-adds, j ascending.
-// Columns i are taken up to the next multiple of kBlock at most.
+// Up to C * kLanes - 1 columns more than asked for are computed: y and b must have room for them.
 template <int R>
 [[gnu::noinline]] void tile(const float* const* a, Rows b, int n, int columns, float* y,
                             std::ptrdiff_t y_stride) {

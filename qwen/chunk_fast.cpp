@@ -53,7 +53,8 @@ struct Chunk {
   Tensor2 D;          // [C, Dv]
 };
 
-// The logarithms of row i are those of row i - 1, plus g[i]: no sum is ever a difference.
+// The logarithms of row i are those of row i - 1, plus g[i]: sums, never G[i] - G[j], which would
+// cancel.
 void decays(const Tensor2& g, int h, int first, int C, Chunk& c) {
   float since_start = 0;
   std::vector<float> L(C);

@@ -132,7 +132,8 @@ double chunked_multiply_adds(int Dk, int Dv, int C) {
   const double substitution = (C - 1) / 2.0 * Dv;
   const double inside = 1.0 * C * Dv;  // W D
   const double write = 1.0 * Dk * Dv;  // K^T D
-  return recall_and_read + keys_meet + substitution + inside + write;
+  const double forget = write / C;     // S = exp(G) S, once a chunk
+  return recall_and_read + keys_meet + substitution + inside + write + forget;
 }
 
 }  // namespace qwen

@@ -44,7 +44,8 @@ OperatorCosts round_costs(const Config& config, DType dtype, int drafts, int pos
 // over all of S [Dk, Dv].
 double recurrent_multiply_adds(int Dk, int Dv);
 
-// The same for a chunk of C tokens (chunk_fast.cpp), by its five products; for one of its tokens.
+// The same for a chunk of C tokens (chunk_fast.cpp), by its five products and the decay of S; for
+// one of its tokens.
 double chunked_multiply_adds(int Dk, int Dv, int C);
 
 }  // namespace qwen

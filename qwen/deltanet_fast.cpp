@@ -32,7 +32,8 @@ using simd::kLanes;
 using simd::Vec;
 
 // A block is kVectors vectors wide; each takes three registers, for d and the sums o and r. Two
-// chains for each hide the latency of a multiply-add (4 cycles, two a cycle: 8 chains).
+// chains for each hide the latency of a multiply-add (4 cycles, two a cycle: 8 chains) where there
+// are 32 registers, half of it where there are 16.
 constexpr int kVectors = simd::kRegisters / 8;
 constexpr int kWidth = kVectors * kLanes;
 
@@ -40,11 +41,12 @@ constexpr int kWidth = kVectors * kLanes;
 // to come from memory and go back, 2 where it is in a cache.
 constexpr int kPiece = 32768;
 
-// More tokens than these are worth a copy of the block: rows of S itself lie Dv floats apart, and
-// crowd into a few sets of the cache.
+// More tokens than these are worth a copy of the block: rows of S itself lie Dv floats apart: with
+// 512 bytes, a block of 32 KB falls on half of L1's sets.
 constexpr int kFewTokens = 4;
 
-// How many tokens ahead memory is asked: one takes a third of a microsecond, memory less than one.
+// How many tokens ahead memory is asked: a token takes a third of a microsecond, memory
+// answers within one.
 constexpr int kAhead = 4;
 
 struct Columns {
@@ -245,7 +247,7 @@ Tensor3 delta_rule(const Qkv& qkv, const Tensor2& g, const Tensor2& beta,
   }
 
   Tensor3 o = uninit(T, Hv, Dv);
-  // Whole heads: two threads at the blocks of one would share the lines of its rows.
+  // Whole heads: with blocks as pieces a layer took a fifth longer.
   const int grain = std::max(1, kPiece / (Dk * Dv) / T);
   parallel_for(Hv, grain, [&](int begin, int end) {
     Tensor2 copy = uninit(Dk, kWidth);

@@ -2,7 +2,7 @@
 //
 //            k →                       A tile keeps kRows x kCols sums in registers and walks along
 //        w0 ▓▓░░░░░░                   K. Each step loads one vector of each of its rows of W and
-//        of w1 ▓▓░░░░░░                   x and multiplies every pair: kRows + kCols loads for
+//        w1 ▓▓░░░░░░                   of x and multiplies every pair: kRows + kCols loads for
 //     x0 ▓▓  · ·                       kRows * kCols multiply-adds. Both lie along K in memory, so
 //     x1 ▓▓  · ·                       nothing is transposed.
 //
@@ -27,13 +27,14 @@ namespace {
 // ---- the tile's size ----
 // 24 sums, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON; with 16
 // registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in each, so
-// 8 sums keep the units busy; the 6 of a single row of x are fewer, but it waits for memory anyway.
+// 8 sums keep the units busy; the 3 of a single row of x, half a tile (products_of), are fewer, but
+// it waits for memory anyway.
 constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;
 constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;
 
 // ---- blocks of K ----
-// K is cut into blocks of 4 KB of vectors a row. Ten rows of a tile (40 KB) stay in L1, or close,
-// until its neighbours have used them again. The cache line between two rows keeps equal columns
+// K is cut into blocks of 4 KB of vectors a row: six rows of W (25 KB) stay in L1 while the rows of
+// x, four at a time (16 KB), pass by from L2. The cache line between two rows keeps equal columns
 // from sharing a place in L1.
 constexpr int kBlockVectors = 4096 / sizeof(Vec);
 constexpr int kStride = kBlockVectors * kLanes + 16;  // floats
@@ -80,8 +81,8 @@ Inputs prepare(const Tensor2& x) {
 // keeps gcc from holding the sums in memory as well.
 //
 // Rows of W are read where they lie by the first rows of x that meet them. These ask for the next
-// block of W, `next` bytes behind: the hardware does so by itself, but starts anew on every row,
-// and a few rows of x are done with 4 KB before it has noticed. If more rows of x follow, they
+// block of W, `next` bytes further on: the hardware does so by itself, but starts anew on every
+// row, and a few rows of x are done with 4 KB before it has noticed. If more rows of x follow, they
 // leave the vectors in a panel [C, kStride], widened, aligned, and close together, for those.
 enum class Reading { once, first, again };
 
@@ -175,8 +176,9 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
 
 // ---- the whole product ----
 
-// At most so many rows of x meet C rows of W before the next ones: their blocks (288 KB) and their
-// sums (27 KB) stay in L2, and the first tile of each, which waits for W, is one of 18.
+// At most so many rows of x meet C rows of W before the next ones: their vectors (0.3 MB where K is
+// 1024, 1 MB where it is 3584) and their sums (27 KB) are to stay in L2, and of up to 18 tiles only
+// the first waits for W.
 constexpr int kRowsAtOnce = 18 * kRows;
 
 // sums[t * C + c] = x[first + t] · w[n + c], lane by lane, for `rows` rows of x and C rows of W.
@@ -238,9 +240,9 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
   }
 }
 
-// Tiles that a thread takes at once. A piece is at least 256 K multiply-adds, 5 to 30 microseconds,
-// so that taking it costs nothing, and with many rows of x at least eight tiles, which read those
-// from L2 together. As many pieces for every thread, so that all end together.
+// Tiles that a thread takes at once. A piece is about 256 K multiply-adds, 3 to 60 microseconds, so
+// that taking it costs little, and with many rows of x about eight tiles, which read those from L2
+// together; if possible as many pieces for every thread, so that all end together.
 int tiles_at_once(double multiply_adds, int most_pieces, int tiles) {
   constexpr double kWorthAThread = 256 * 1024;
   const int pieces = static_cast<int>(std::min<double>(multiply_adds / kWorthAThread, most_pieces));

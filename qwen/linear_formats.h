@@ -3,7 +3,8 @@
 //
 // A step is kStep elements along K. They take kBytes in W and become kParts vectors: `weight` makes
 // those of W, `input` those of x, which is float32. One instruction set per section, chosen at
-// compile time; the same bits from all that a machine has a choice of.
+// compile time; the same bits from all that a machine has a choice of (but for subnormal
+// numbers, which the bf16 instructions take for zero).
 #pragma once
 
 #include <cstddef>

@@ -88,7 +88,8 @@ std::string report(const Profile& profile, double total_seconds) {
                                                             profile.entries.end());
   std::sort(lines.begin(), lines.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  std::string text = "operator                            calls         ms      %    GB/s  GFLOP/s\n";
+  std::string text =
+      "operator                            calls         ms      %    GB/s  GFLOP/s\n";
   char line[160];
   double rest = total_seconds;
   for (const auto& [name, entry] : lines) {

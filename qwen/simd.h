@@ -129,7 +129,7 @@ inline Vec add_halves(Vec a, Vec b, std::integer_sequence<int, Lane...>) {
   return in_place + crossed;
 }
 
-// Lane i is sum(v[i]), bit for bit, at a quarter of the cost; v [kLanes] is used up.
+// Lane i is sum(v[i]), bit for bit, at a third of the cost; v [kLanes] is used up.
 template <int Half = kLanes / 2>
 inline Vec sum_each(Vec* v) {
   constexpr std::make_integer_sequence<int, kLanes> lanes;
