@@ -70,14 +70,9 @@ template <int R>
 }
 
 // The same for 1 … kTile rows.
-template <int R = kTile>
-void product(int rows, const float* const* a, Rows b, int n, int columns, float* y,
-             std::ptrdiff_t y_stride) {
-  if (rows == R) {
-    tile<R>(a, b, n, columns, y, y_stride);
-  } else if constexpr (R > 1) {
-    product<R - 1>(rows, a, b, n, columns, y, y_stride);
-  }
+inline void product(int rows, const float* const* a, Rows b, int n, int columns, float* y,
+                    std::ptrdiff_t y_stride) {
+  simd::with_rows<kTile>(rows, [&](auto r) { tile<r>(a, b, n, columns, y, y_stride); });
 }
 
 // Columns of D floats as the product takes them.

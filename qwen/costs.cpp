@@ -127,7 +127,7 @@ double recurrent_multiply_adds(int Dk, int Dv) {
 }
 
 double chunked_multiply_adds(int Dk, int Dv, int C) {
-  const double recall_and_read = 2.0 * Dk * Dv;  // [K'; Q'] S
+  const double recall_and_read = 2.0 * Dk * Dv;  // [K; Q] S
   const double keys_meet = 2.0 * C * Dk;         // [K; Q] K^T
   const double substitution = (C - 1) / 2.0 * Dv;
   const double inside = 1.0 * C * Dv;  // W D

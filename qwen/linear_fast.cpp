@@ -119,16 +119,6 @@ template <class Format, int R, int C, Reading reading>
 // The sums before the first block.
 constexpr Vec kNothing[kRows * kCols]{};
 
-// f(integral_constant R) with R = rows, or kRows where there are more.
-template <int R = kRows, class F>
-void with_rows(int rows, F f) {
-  if (rows >= R) {
-    f(std::integral_constant<int, R>{});
-  } else if constexpr (R > 1) {
-    with_rows<R - 1>(rows, f);
-  }
-}
-
 // The last, incomplete step of C rows of W, of which `left` elements stand at `from`, filled up
 // with zeros: nothing is read past the rows' end.
 template <class Format, int C>
@@ -157,7 +147,7 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
   alignas(64) float panel[C * kStride];
 
   const auto run = [&]<Reading reading>(std::integral_constant<Reading, reading>) {
-    with_rows(rows, [&](auto r) {
+    simd::with_rows<kRows>(rows, [&](auto r) {
       const Vec* from = first_block ? kNothing : sums;
       if (steps > 0) {
         tile<Format, r, C, reading>(x, w, steps, next, panel, from, sums);
@@ -184,15 +174,14 @@ constexpr int kRowsAtOnce = 18 * kRows;
 // sums[t * C + c] = x[first + t] · w[n + c], lane by lane, for `rows` rows of x and C rows of W.
 template <class Format, int C>
 void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, Vec* sums) {
+  constexpr std::size_t kBlockBytes = kBlock<Format> / Format::kStep * Format::kBytes;
   for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
-    const std::size_t before = stored_bytes(w.dtype, static_cast<std::size_t>(k));
+    const std::size_t before = block * kBlockBytes;
     const std::byte* w_k[C];
     for (int c = 0; c < C; ++c) w_k[c] = row(w, n + c) + before;
     const int count = std::min(kBlock<Format>, w.cols - k);
     // What is read next: the block behind this one, or the first of the next C rows.
-    const std::size_t next = k + count < w.cols
-                                 ? stored_bytes(w.dtype, static_cast<std::size_t>(count))
-                                 : C * row_bytes(w) - before;
+    const std::size_t next = k + count < w.cols ? kBlockBytes : C * row_bytes(w) - before;
     tiles<Format, C>(x.row(block, first), rows, w_k, count, next, k == 0, sums);
   }
 }

@@ -6,7 +6,7 @@
 // tests, a table with one entry wrong on purpose.
 //
 // An entry is a std::function, so that a table can carry what it reports to. That costs about
-// 2 ns a call, and a token makes some 400 calls.
+// 2 ns a call, and a token of Qwen3.5-0.8B makes some 260 calls.
 #pragma once
 
 #include <array>

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
@@ -136,6 +137,17 @@ inline Vec sum_each(Vec* v) {
   for (int i = 0; i < Half; ++i) v[i] = add_halves<Half>(v[i], v[i + Half], lanes);
   if constexpr (Half > 1) return sum_each<Half / 2>(v);
   return v[0];
+}
+
+// f(integral_constant R) with R = rows, or Most where there are more: a kernel for each number of
+// rows that fits into registers.
+template <int Most, class F>
+void with_rows(int rows, F f) {
+  if (rows >= Most) {
+    f(std::integral_constant<int, Most>{});
+  } else if constexpr (Most > 1) {
+    with_rows<Most - 1>(rows, f);
+  }
 }
 
 inline Vec larger(Vec a, Vec b) {
