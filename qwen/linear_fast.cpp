@@ -98,7 +98,7 @@ template <class Format, int R, int C, Reading reading>
     for (int part = 0; part < Format::kParts; ++part, x += kLanes, panel += kLanes) {
       Vec w_k[C];
       for (int c = 0; c < C; ++c) {
-        const std::byte* at = w[c] + step * Format::kBytes;
+        const std::byte* at = w[c] + step * kStepBytes;
         w_k[c] =
             reading == Reading::again ? simd::load(panel + c * kStride) : Format::weight(at, part);
         simd::pin(w_k[c]);
@@ -106,7 +106,8 @@ template <class Format, int R, int C, Reading reading>
         if (reading != Reading::again && part == 0) __builtin_prefetch(at + next);
       }
       for (int r = 0; r < R; ++r) {
-        const Vec x_k = simd::load(x + r * kStride);
+        Vec x_k = simd::load(x + r * kStride);
+        simd::pin(x_k);
         for (int c = 0; c < C; ++c) sum[r][c] = Format::multiply_add(x_k, w_k[c], sum[r][c]);
       }
     }
@@ -123,10 +124,10 @@ constexpr Vec kNothing[kRows * kCols]{};
 // with zeros: nothing is read past the rows' end.
 template <class Format, int C>
 struct LastStep {
-  std::byte bytes[C][Format::kBytes];
+  std::byte bytes[C][kStepBytes];
   const std::byte* rows[C];
   void copy(const std::byte* const (&w)[C], std::size_t from, int left) {
-    constexpr int kElement = Format::kBytes / Format::kStep;
+    constexpr int kElement = kStepBytes / Format::kStep;
     std::memset(bytes, 0, sizeof bytes);
     for (int c = 0; c < C; ++c) {
       rows[c] = bytes[c];
@@ -143,7 +144,7 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
   const int steps = count / Format::kStep, left = count % Format::kStep;
   const int done = steps * Format::kParts * kLanes;  // floats of a row of vectors
   LastStep<Format, C> last;
-  if (left > 0) last.copy(w, static_cast<std::size_t>(steps) * Format::kBytes, left);
+  if (left > 0) last.copy(w, static_cast<std::size_t>(steps) * kStepBytes, left);
   alignas(64) float panel[C * kStride];
 
   const auto run = [&]<Reading reading>(std::integral_constant<Reading, reading>) {
@@ -174,7 +175,7 @@ constexpr int kRowsAtOnce = 18 * kRows;
 // sums[t * C + c] = x[first + t] · w[n + c], lane by lane, for `rows` rows of x and C rows of W.
 template <class Format, int C>
 void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, Vec* sums) {
-  constexpr std::size_t kBlockBytes = kBlock<Format> / Format::kStep * Format::kBytes;
+  constexpr std::size_t kBlockBytes = kBlock<Format> / Format::kStep * kStepBytes;
   for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
     const std::size_t before = block * kBlockBytes;
     const std::byte* w_k[C];
@@ -229,14 +230,18 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
   }
 }
 
-// Tiles that a thread takes at once. A piece is about 256 K multiply-adds, 3 to 60 microseconds, so
-// that taking it costs little, and with many rows of x about eight tiles, which read those from L2
-// together; if possible as many pieces for every thread, so that all end together.
-int tiles_at_once(double multiply_adds, int most_pieces, int tiles) {
-  constexpr double kWorthAThread = 256 * 1024;
-  const int pieces = static_cast<int>(std::min<double>(multiply_adds / kWorthAThread, most_pieces));
+// Tiles in a piece. It is about 256 K multiply-adds, 3 to 60 microseconds, so that starting it
+// costs little, and with many rows of x about eight tiles, which read those from L2 together. A
+// smaller product is shared as well, if each thread gets 64 K. If possible there are as many pieces
+// for every thread, so that all end together.
+int tiles_in_piece(double multiply_adds, int most_pieces, int tiles) {
+  constexpr double kPiece = 256 * 1024, kWorthAThread = 64 * 1024;
+  const int threads = thread_count();
+  const double shared = std::min<double>(multiply_adds / kWorthAThread, threads);
+  const int pieces =
+      static_cast<int>(std::min<double>(std::max(shared, multiply_adds / kPiece), most_pieces));
   if (pieces <= 1) return std::max(tiles, 1);
-  const int threads = thread_count(), even = (pieces + threads - 1) / threads * threads;
+  const int even = (pieces + threads - 1) / threads * threads;
   return (tiles + even - 1) / even;
 }
 
@@ -254,7 +259,7 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
   // Rows of x in turns of equal size.
   const int turns = std::max(1, (T + kRowsAtOnce - 1) / kRowsAtOnce);
   const int at_once = (T + turns * kRows - 1) / (turns * kRows) * kRows;
-  const int grain = tiles_at_once(1.0 * T * K * C * tiles, T <= kRows ? tiles : tiles / 8, tiles);
+  const int grain = tiles_in_piece(1.0 * T * K * C * tiles, T <= kRows ? tiles : tiles / 8, tiles);
   parallel_for(tiles, grain, [&](int begin, int end) {
     int first = 0;  // tile of ws[i]
     for (std::size_t i = 0; i < ws.size() && first < end; first += tiles_of(*ws[i]), ++i) {

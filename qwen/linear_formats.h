@@ -1,9 +1,9 @@
 // The formats of linear_fast.cpp: how a row of W and a row of x become vectors, and how two of
 // those are multiplied.
 //
-// A step is kStep elements along K. They take kBytes in W and become kParts vectors: `weight` makes
-// those of W, `input` those of x, which is float32. One instruction set per section, chosen at
-// compile time; the same bits from all that a machine has a choice of (but for subnormal
+// A step is a vector's bytes of a row of W, kStep elements along K. They become kParts vectors:
+// `weight` makes those of W, `input` those of x, which is float32. One instruction set per section,
+// chosen at compile time; the same bits from all that a machine has a choice of (but for subnormal
 // numbers, which the bf16 instructions take for zero).
 #pragma once
 
@@ -20,8 +20,10 @@ namespace qwen::fast {
 using simd::kLanes;
 using simd::Vec;
 
+constexpr int kStepBytes = sizeof(Vec);  // with AVX-512 a cache line
+
 struct F32 {
-  static constexpr int kStep = kLanes, kBytes = 4 * kStep, kParts = 1;
+  static constexpr int kStep = kLanes, kParts = 1;
   static Vec weight(const std::byte* w, int) {
     return simd::load(reinterpret_cast<const float*>(w));
   }
@@ -30,8 +32,10 @@ struct F32 {
 };
 
 struct F16 : F32 {
-  static constexpr int kBytes = 2 * kStep;
-  static Vec weight(const std::byte* w, int) {
+  static constexpr int kStep = 2 * kLanes, kParts = 2;
+  static Vec input(const float* x, int part) { return simd::load(x + part * kLanes); }
+  static Vec weight(const std::byte* w, int part) {
+    w += part * 2 * kLanes;
 #if defined(__AVX512F__)
     __m256i bits;
     std::memcpy(&bits, w, sizeof bits);
@@ -59,10 +63,8 @@ struct F16 : F32 {
 // Pairs of bf16: lane l holds the elements 2l and 2l + 1. Their two products go into one float sum,
 // the odd element's first: that is what the hardware's dot product does.
 struct Bf16Pairs {
-  static constexpr int kStep = 2 * kLanes, kBytes = 2 * kStep;
-  static Vec weight(const std::byte* w, int) {
-    return simd::load(reinterpret_cast<const float*>(w));
-  }
+  static constexpr int kStep = 2 * kLanes, kParts = 1;
+  static Vec weight(const std::byte* w, int) { return F32::weight(w, 0); }
   static Vec input(const float* x, int) {
     const auto even = (Bits)rounded<0>(x), odd = (Bits)rounded<1>(x);
     return (Vec)(odd | even >> 16);
@@ -90,7 +92,9 @@ struct Bf16Pairs {
 struct Bf16Widened : Bf16Pairs {
   static constexpr int kParts = 2;
   static Vec weight(const std::byte* w, int part) {
-    const auto bits = (simd::VecInt)Bf16Pairs::weight(w, 0);
+    Vec pairs = Bf16Pairs::weight(w, 0);
+    simd::pin(pairs);  // gcc would load them again for the second part
+    const auto bits = (simd::VecInt)pairs;
     return (Vec)(part == 0 ? bits & (std::int32_t)0xFFFF0000 : bits << 16);
   }
   static Vec input(const float* x, int part) { return part == 0 ? rounded<1>(x) : rounded<0>(x); }
@@ -102,7 +106,6 @@ struct Bf16Widened : Bf16Pairs {
 #if defined(__AVX512BF16__) && !defined(__AVX512FP16__)
 inline constexpr const char* kLinearKernel = "AVX-512, bf16 dot product";
 struct BF16 : Bf16Pairs {
-  static constexpr int kParts = 1;
   static Vec multiply_add(Vec x, Vec w, Vec sum) {
     return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)w);
   }
@@ -110,7 +113,6 @@ struct BF16 : Bf16Pairs {
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 inline constexpr const char* kLinearKernel = "NEON, bf16 multiply-add";
 struct BF16 : Bf16Pairs {
-  static constexpr int kParts = 1;
   static Vec multiply_add(Vec x, Vec w, Vec sum) {
     const bfloat16x8_t x_pairs = (bfloat16x8_t)x, w_pairs = (bfloat16x8_t)w;
     const float32x4_t odd = vbfmlaltq_f32((float32x4_t)sum, x_pairs, w_pairs);

@@ -51,7 +51,7 @@ bool watch(Ready ready) {
 thread_local bool inside_a_piece = false;
 
 // A job is announced by one word: its number, and how many of its pieces nobody has taken yet.
-// Taking a piece is one compare-and-swap on that word. It fails if the job is over, whatever else
+// Taking some is one compare-and-swap on that word. It fails if the job is over, whatever else
 // has changed meanwhile, so a worker that wakes late takes nothing and nobody waits for it.
 class Team {
  public:
@@ -79,6 +79,7 @@ class Team {
     body_.store(&body, std::memory_order_relaxed);
     const std::uint32_t pieces = static_cast<std::uint32_t>((n + grain - 1) / grain);
     pieces_.store(pieces, std::memory_order_relaxed);
+    shares_.store(static_cast<std::uint32_t>(2 * size()), std::memory_order_relaxed);
     finished_.store(0, std::memory_order_relaxed);
     error_ = nullptr;
     job_.store(((job_.load() >> 32) + 1) << 32 | pieces);
@@ -104,11 +105,17 @@ class Team {
       const int grain = grain_.load(std::memory_order_relaxed);
       const auto* body = body_.load(std::memory_order_relaxed);
       const std::uint32_t pieces = pieces_.load(std::memory_order_relaxed);
+      const std::uint32_t shares = shares_.load(std::memory_order_relaxed);
+      const std::uint32_t taken = std::max(1u, untaken(job) / shares);
       // If this succeeds, the job was still open, and what was just read belongs to it.
-      if (!job_.compare_exchange_weak(job, job - 1, std::memory_order_acq_rel)) continue;
-      const int begin = static_cast<int>(pieces - untaken(job)) * grain;
-      do_piece(*body, begin, std::min(begin + grain, n));
-      if (finished_.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) finished_.notify_one();
+      if (!job_.compare_exchange_weak(job, job - taken, std::memory_order_acq_rel)) continue;
+      int begin = static_cast<int>(pieces - untaken(job)) * grain;
+      for (std::uint32_t i = 0; i < taken; ++i, begin += grain) {
+        do_piece(*body, begin, std::min(begin + grain, n));
+      }
+      if (finished_.fetch_add(taken, std::memory_order_acq_rel) + taken == pieces) {
+        finished_.notify_one();
+      }
       job = job_.load(std::memory_order_acquire);
     }
   }
@@ -147,7 +154,7 @@ class Team {
 
   std::atomic<std::uint64_t> job_ = 0;  // number of the job << 32 | pieces nobody has taken
   std::atomic<int> n_ = 0, grain_ = 1;
-  std::atomic<std::uint32_t> pieces_ = 0;
+  std::atomic<std::uint32_t> pieces_ = 0, shares_ = 1;
   std::atomic<const std::function<void(int, int)>*> body_ = nullptr;
   std::atomic<std::uint32_t> finished_ = 0;  // pieces
   std::mutex error_mutex_;

@@ -1,7 +1,10 @@
 // One team of threads for the whole program.
 //
 //   parallel_for(n, grain, body):  0 ├──grain──┼──grain──┼──grain──┼─┤ n
-//                                     threads take the next piece until none is left
+//
+// A thread takes half of its share of the pieces that are left, neighbours, and computes one after
+// the other: it walks through memory in long stretches at first, and at the end all threads stop
+// within a piece of each other ("guided self-scheduling", Polychronopoulos and Kuck, 1987).
 //
 // Which thread computes a piece never changes what is computed, so results do not depend on the
 // number of threads. Work of one piece runs on the caller alone: waking a thread costs more than a
