@@ -85,7 +85,7 @@ std::string chosen_model(const SpeedOptions& options) {
 }
 
 Speed prepare_speed(const SpeedOptions& options) {
-  constexpr double kSecondsOfAPart = 50;
+  constexpr double kSecondsOfAPart = 36;
   Speed speed;
   speed.source = choose_model(chosen_model(options));
   if (!options.dtypes.empty()) speed.source.stored = dtype_from_name(options.dtypes[0]);
