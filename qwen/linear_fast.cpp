@@ -32,6 +32,10 @@ namespace {
 constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;
 constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;
 
+// So many rows of x wait for memory rather than for arithmetic, and a memory that is read at fewer
+// places is faster: they take half a tile, and no panel.
+constexpr int kFewRows = 2 * kRows;
+
 // ---- blocks of K ----
 // K is cut into blocks of 4 KB of vectors a row: six rows of W (25 KB) stay in L1 while the rows of
 // x, four at a time (16 KB), pass by from L2. The cache line between two rows keeps equal columns
@@ -82,7 +86,7 @@ Inputs prepare(const Tensor2& x) {
 //
 // Rows of W are read where they lie by the first rows of x that meet them. These ask for the next
 // block of W, `next` bytes further on: the hardware does so by itself, but starts anew on every
-// row, and a few rows of x are done with 4 KB before it has noticed. If more rows of x follow, they
+// row, and a few rows of x are done with 4 KB before it has noticed. If many rows of x follow, they
 // leave the vectors in a panel [C, kStride], widened, aligned, and close together, for those.
 enum class Reading { once, first, again };
 
@@ -160,7 +164,10 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
     });
     rows -= kRows, x += kRows * kStride, sums += kRows * C;
   };
-  if (rows <= kRows) return run(std::integral_constant<Reading, Reading::once>{});
+  if (rows <= kFewRows) {
+    while (rows > 0) run(std::integral_constant<Reading, Reading::once>{});
+    return;
+  }
   run(std::integral_constant<Reading, Reading::first>{});
   while (rows > 0) run(std::integral_constant<Reading, Reading::again>{});
 }
@@ -230,10 +237,10 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
   }
 }
 
-// Tiles in a piece. It is about 256 K multiply-adds, 3 to 60 microseconds, so that starting it
+// Tiles in a piece. A piece is about 256 K multiply-adds, 3 to 60 microseconds, so that starting it
 // costs little, and with many rows of x about eight tiles, which read those from L2 together. A
-// smaller product is shared as well, if each thread gets 64 K. If possible there are as many pieces
-// for every thread, so that all end together.
+// smaller product is shared by as many threads as get 64 K each. If possible there are as many
+// pieces for every thread, so that all end together.
 int tiles_in_piece(double multiply_adds, int most_pieces, int tiles) {
   constexpr double kPiece = 256 * 1024, kWorthAThread = 64 * 1024;
   const int threads = thread_count();
@@ -241,7 +248,7 @@ int tiles_in_piece(double multiply_adds, int most_pieces, int tiles) {
   const int pieces =
       static_cast<int>(std::min<double>(std::max(shared, multiply_adds / kPiece), most_pieces));
   if (pieces <= 1) return std::max(tiles, 1);
-  const int even = (pieces + threads - 1) / threads * threads;
+  const int even = pieces < threads ? pieces : (pieces + threads - 1) / threads * threads;
   return (tiles + even - 1) / even;
 }
 
@@ -259,7 +266,8 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
   // Rows of x in turns of equal size.
   const int turns = std::max(1, (T + kRowsAtOnce - 1) / kRowsAtOnce);
   const int at_once = (T + turns * kRows - 1) / (turns * kRows) * kRows;
-  const int grain = tiles_in_piece(1.0 * T * K * C * tiles, T <= kRows ? tiles : tiles / 8, tiles);
+  const int grain =
+      tiles_in_piece(1.0 * T * K * C * tiles, T <= kFewRows ? tiles : tiles / 8, tiles);
   parallel_for(tiles, grain, [&](int begin, int end) {
     int first = 0;  // tile of ws[i]
     for (std::size_t i = 0; i < ws.size() && first < end; first += tiles_of(*ws[i]), ++i) {
@@ -273,10 +281,9 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
   return ys;
 }
 
-// Few rows of x wait for memory, and a memory that is read at fewer places is faster: half a tile.
 template <class Format>
 std::vector<Tensor2> products_of(const Tensor2& x, std::span<const Weight* const> ws) {
-  if (dim(x, 0) <= kRows) return products_in_tiles<Format, kCols / 2>(x, ws);
+  if (dim(x, 0) <= kFewRows) return products_in_tiles<Format, kCols / 2>(x, ws);
   return products_in_tiles<Format, kCols>(x, ws);
 }
 

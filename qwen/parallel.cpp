@@ -57,7 +57,7 @@ class Team {
  public:
   ~Team() { resize(1); }
 
-  int size() const { return static_cast<int>(workers_.size()) + 1; }
+  int size() const { return size_; }
 
   int resize(int n) {
     stop_ = true;
@@ -66,11 +66,11 @@ class Team {
     workers_.clear();
     stop_ = false;
     try {
-      while (size() < n) workers_.emplace_back([this] { work(); });
+      while (static_cast<int>(workers_.size()) + 1 < n) workers_.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
       // The system allows no more threads: the team is the one that started.
     }
-    return size();
+    return size_ = static_cast<int>(workers_.size()) + 1;
   }
 
   void run(int n, int grain, const std::function<void(int, int)>& body) {
@@ -150,6 +150,7 @@ class Team {
   }
 
   std::vector<std::thread> workers_;
+  std::atomic<int> size_ = 1;  // workers and the caller
   std::atomic<bool> stop_ = false;
 
   std::atomic<std::uint64_t> job_ = 0;  // number of the job << 32 | pieces nobody has taken
@@ -189,7 +190,6 @@ void parallel_for(int n, int grain, const std::function<void(int, int)>& body) {
 }
 
 int thread_count() {
-  std::lock_guard lock(team_mutex);
   return team().size();
 }
 

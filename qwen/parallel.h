@@ -2,9 +2,11 @@
 //
 //   parallel_for(n, grain, body):  0 ├──grain──┼──grain──┼──grain──┼─┤ n
 //
-// A thread takes half of its share of the pieces that are left, neighbours, and computes one after
-// the other: it walks through memory in long stretches at first, and at the end all threads stop
-// within a piece of each other ("guided self-scheduling", Polychronopoulos and Kuck, 1987).
+// A thread takes adjacent pieces, half of its share of those left, and computes them one after
+// another: it walks through memory in long stretches at first, and at the end equally fast threads
+// stop within about a piece of each other (a cautious form of the "guided self-scheduling" of
+// Polychronopoulos and Kuck, 1987). One that loses its core keeps the others waiting for what it
+// has taken.
 //
 // Which thread computes a piece never changes what is computed, so results do not depend on the
 // number of threads. Work of one piece runs on the caller alone: waking a thread costs more than a
@@ -21,7 +23,8 @@ namespace qwen {
 // of the program while the team is busy, runs on its own thread alone.
 void parallel_for(int n, int grain, const std::function<void(int begin, int end)>& body);
 
-// Threads in the team, the caller included. Until set: default_threads() of machine.h.
+// Threads in the team, the caller included; may be asked from inside a piece. Until set:
+// default_threads() of machine.h.
 int thread_count();
 
 // Starts or stops workers so that the team has n >= 1 threads; returns how many it got, fewer
