@@ -65,12 +65,13 @@ class Team {
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
     stop_ = false;
+    size_ = 1;
     try {
-      while (static_cast<int>(workers_.size()) + 1 < n) workers_.emplace_back([this] { work(); });
+      for (; size_ < n; ++size_) workers_.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
       // The system allows no more threads: the team is the one that started.
     }
-    return size_ = static_cast<int>(workers_.size()) + 1;
+    return size_;
   }
 
   void run(int n, int grain, const std::function<void(int, int)>& body) {
