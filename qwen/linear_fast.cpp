@@ -24,17 +24,29 @@ void check_linear(const Tensor2& x, const Weight& w);  // linear.cpp
 namespace fast {
 namespace {
 
-// ---- the tile's size ----
+// ---- the tile's shape ----
 // 24 sums, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON; with 16
 // registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in each, so
-// 8 sums keep the units busy; the 3 of a single row of x, half a tile (products_of), are fewer, but
-// it waits for memory anyway.
-constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;
-constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;
+// 8 sums keep the units busy.
+//
+// Many rows of x, 72 at once, meet a tile's rows of W before the next: their vectors (0.3 MB where
+// K is 1024, 1 MB where it is 3584) and their sums (27 KB) are to stay in L2, and of up to 18 tiles
+// only the first waits for W. A piece of work is 8 tiles or more, which read x from L2 together.
+struct Wide {
+  static constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;  // of x
+  static constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;  // of y: rows of W
+  static constexpr int kRowsAtOnce = 18 * kRows, kTilesInPiece = 8;
+};
 
-// So many rows of x wait for memory rather than for arithmetic, and a memory that is read at fewer
-// places is faster: they take half a tile, and no panel.
-constexpr int kFewRows = 2 * kRows;
+// Few rows of x wait for memory, and a memory that is read at fewer places is faster: half as many
+// rows of W, and twice as many of x. The 3 sums of a single row are too few for the units, but it
+// waits anyway. Eight at once; the next eight follow after a piece of 32 tiles or more, whose W,
+// 0.2 to 0.7 MB in bf16, is in L2 by then.
+struct Tall {
+  static constexpr int kRows = 2 * Wide::kRows, kCols = Wide::kCols / 2;
+  static constexpr int kRowsAtOnce = kRows, kTilesInPiece = 32;
+};
+constexpr int kFewRows = 3 * Tall::kRows;  // more are faster in wide tiles
 
 // ---- blocks of K ----
 // K is cut into blocks of 4 KB of vectors a row: six rows of W (25 KB) stay in L1 while the rows of
@@ -122,7 +134,7 @@ template <class Format, int R, int C, Reading reading>
 }
 
 // The sums before the first block.
-constexpr Vec kNothing[kRows * kCols]{};
+constexpr Vec kNothing[Wide::kRows * Wide::kCols]{};
 
 // The last, incomplete step of C rows of W, of which `left` elements stand at `from`, filled up
 // with zeros: nothing is read past the rows' end.
@@ -142,7 +154,7 @@ struct LastStep {
 
 // A block of `count` elements: rows of x that meet C rows of W, in whole tiles, then one of fewer
 // rows. The sums so far are nothing in the first block.
-template <class Format, int C>
+template <class Format, class Shape, int C>
 void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, std::size_t next,
            bool first_block, Vec* sums) {
   const int steps = count / Format::kStep, left = count % Format::kStep;
@@ -152,7 +164,7 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
   alignas(64) float panel[C * kStride];
 
   const auto run = [&]<Reading reading>(std::integral_constant<Reading, reading>) {
-    simd::with_rows<kRows>(rows, [&](auto r) {
+    simd::with_rows<Shape::kRows>(rows, [&](auto r) {
       const Vec* from = first_block ? kNothing : sums;
       if (steps > 0) {
         tile<Format, r, C, reading>(x, w, steps, next, panel, from, sums);
@@ -162,25 +174,20 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
         tile<Format, r, C, reading>(x + done, last.rows, 1, 0, panel + done, from, sums);
       }
     });
-    rows -= kRows, x += kRows * kStride, sums += kRows * C;
+    rows -= Shape::kRows, x += Shape::kRows * kStride, sums += Shape::kRows * C;
   };
-  if (rows <= kFewRows) {
-    while (rows > 0) run(std::integral_constant<Reading, Reading::once>{});
-    return;
+  if constexpr (Shape::kRowsAtOnce == Shape::kRows) {
+    run(std::integral_constant<Reading, Reading::once>{});
+  } else {
+    run(std::integral_constant<Reading, Reading::first>{});
+    while (rows > 0) run(std::integral_constant<Reading, Reading::again>{});
   }
-  run(std::integral_constant<Reading, Reading::first>{});
-  while (rows > 0) run(std::integral_constant<Reading, Reading::again>{});
 }
 
 // ---- the whole product ----
 
-// At most so many rows of x meet C rows of W before the next ones: their vectors (0.3 MB where K is
-// 1024, 1 MB where it is 3584) and their sums (27 KB) are to stay in L2, and of up to 18 tiles only
-// the first waits for W.
-constexpr int kRowsAtOnce = 18 * kRows;
-
 // sums[t * C + c] = x[first + t] · w[n + c], lane by lane, for `rows` rows of x and C rows of W.
-template <class Format, int C>
+template <class Format, class Shape, int C>
 void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, Vec* sums) {
   constexpr std::size_t kBlockBytes = kBlock<Format> / Format::kStep * kStepBytes;
   for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
@@ -190,7 +197,7 @@ void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, Vec*
     const int count = std::min(kBlock<Format>, w.cols - k);
     // What is read next: the block behind this one, or the first of the next C rows.
     const std::size_t next = k + count < w.cols ? kBlockBytes : C * row_bytes(w) - before;
-    tiles<Format, C>(x.row(block, first), rows, w_k, count, next, k == 0, sums);
+    tiles<Format, Shape, C>(x.row(block, first), rows, w_k, count, next, k == 0, sums);
   }
 }
 
@@ -202,26 +209,27 @@ void add_up(Vec* sums, int count, float* totals) {
 
 // Tiles begin … end - 1 of y, C columns each, for `rows` rows of x: tile by tile, and only then
 // into y, whose rows lie so far apart that six columns of it would fill a page of memory each.
-template <class Format, int C>
+template <class Format, class Shape>
 void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, int end,
              Tensor2& y) {
+  constexpr int C = Shape::kCols;
   constexpr int kWorthAdding = 48;  // sums that wait at most: few rows of x give few in a tile
   const int n = begin * C, stop = std::min(end * C, w.rows);
   const int whole = (stop - n) / C, rest = (stop - n) % C;
   Tensor1 totals = uninit(rows * (stop - n) + kLanes);
-  Vec sums[kWorthAdding + kRowsAtOnce * C + kLanes];
+  Vec sums[kWorthAdding + Shape::kRowsAtOnce * C + kLanes];
   int done = 0, waiting = 0;
   const auto add_waiting = [&] {
     add_up(sums, waiting, totals.data() + done);
     done += waiting, waiting = 0;
   };
   for (int i = 0; i < whole; ++i) {
-    multiply<Format, C>(x, first, rows, w, n + i * C, sums + waiting);
+    multiply<Format, Shape, C>(x, first, rows, w, n + i * C, sums + waiting);
     waiting += rows * C;
     if (waiting >= kWorthAdding) add_waiting();
   }
   for (int i = 0; i < rest; ++i) {
-    multiply<Format, 1>(x, first, rows, w, stop - rest + i, sums + waiting);
+    multiply<Format, Shape, 1>(x, first, rows, w, stop - rest + i, sums + waiting);
     waiting += rows;
     if (waiting >= kWorthAdding) add_waiting();
   }
@@ -238,22 +246,22 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
 }
 
 // Tiles in a piece. A piece is about 256 K multiply-adds, 3 to 60 microseconds, so that starting it
-// costs little, and with many rows of x about eight tiles, which read those from L2 together. A
-// smaller product is shared by as many threads as get 64 K each. If possible there are as many
-// pieces for every thread, so that all end together.
-int tiles_in_piece(double multiply_adds, int most_pieces, int tiles) {
+// costs little, and `at_least` so many tiles. A smaller product is shared by as many threads as get
+// 64 K each. If possible there are as many pieces for every thread, so that all end together.
+int tiles_in_piece(double multiply_adds, int at_least, int tiles) {
   constexpr double kPiece = 256 * 1024, kWorthAThread = 64 * 1024;
   const int threads = thread_count();
   const double shared = std::min<double>(multiply_adds / kWorthAThread, threads);
-  const int pieces =
-      static_cast<int>(std::min<double>(std::max(shared, multiply_adds / kPiece), most_pieces));
+  const double usual = std::min<double>(multiply_adds / kPiece, tiles / at_least);
+  const int pieces = static_cast<int>(std::min<double>(std::max(shared, usual), tiles));
   if (pieces <= 1) return std::max(tiles, 1);
   const int even = pieces < threads ? pieces : (pieces + threads - 1) / threads * threads;
   return (tiles + even - 1) / even;
 }
 
-template <class Format, int C>
+template <class Format, class Shape>
 std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight* const> ws) {
+  constexpr int C = Shape::kCols;
   const int T = dim(x, 0), K = dim(x, 1);
   const Inputs inputs = prepare<Format>(x);
   const auto tiles_of = [](const Weight& w) { return (w.rows + C - 1) / C; };
@@ -264,17 +272,17 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
     tiles += tiles_of(*w);
   }
   // Rows of x in turns of equal size.
-  const int turns = std::max(1, (T + kRowsAtOnce - 1) / kRowsAtOnce);
-  const int at_once = (T + turns * kRows - 1) / (turns * kRows) * kRows;
-  const int grain =
-      tiles_in_piece(1.0 * T * K * C * tiles, T <= kFewRows ? tiles : tiles / 8, tiles);
+  const int turns = std::max(1, (T + Shape::kRowsAtOnce - 1) / Shape::kRowsAtOnce);
+  const int whole_tiles = (T + Shape::kRows - 1) / Shape::kRows;
+  const int at_once = (whole_tiles + turns - 1) / turns * Shape::kRows;
+  const int grain = tiles_in_piece(1.0 * T * K * C * tiles, Shape::kTilesInPiece, tiles);
   parallel_for(tiles, grain, [&](int begin, int end) {
     int first = 0;  // tile of ws[i]
     for (std::size_t i = 0; i < ws.size() && first < end; first += tiles_of(*ws[i]), ++i) {
       const int from = std::max(begin - first, 0), to = std::min(end - first, tiles_of(*ws[i]));
       if (from >= to) continue;
       for (int t = 0; t < T; t += at_once) {
-        columns<Format, C>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, ys[i]);
+        columns<Format, Shape>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, ys[i]);
       }
     }
   });
@@ -283,8 +291,8 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
 
 template <class Format>
 std::vector<Tensor2> products_of(const Tensor2& x, std::span<const Weight* const> ws) {
-  if (dim(x, 0) <= kFewRows) return products_in_tiles<Format, kCols / 2>(x, ws);
-  return products_in_tiles<Format, kCols>(x, ws);
+  if (dim(x, 0) <= kFewRows) return products_in_tiles<Format, Tall>(x, ws);
+  return products_in_tiles<Format, Wide>(x, ws);
 }
 
 }  // namespace

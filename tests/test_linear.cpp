@@ -81,7 +81,7 @@ std::string order_disagreement(const Linear& linear, DType dtype, int K) {
   const Tensor2 all = linear(x, w);
   for (const int threads : {1, 2, 3, 5}) {
     set_thread_count(threads);
-    for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 33}) {
+    for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 25, 33}) {
       const int first = 33 - T;
       const std::string found =
           bit_difference("T " + std::to_string(T) + ", threads " + std::to_string(threads),
@@ -111,7 +111,7 @@ TEST_CASE("linear: equal to sums in float64, for any rows, columns and type") {
       for (const int N : {1, 5, 6, 7, 29}) {
         const Weight w = random_weight(N, K, dtype);
         const Tensor2 values = values_of(w);
-        for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 33}) {
+        for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 25, 33}) {
           const Tensor2 x = random_rows(T, K, 3);
           Tensor2 expected = uninit(T, N);
           for (int t = 0; t < T; ++t) {
