@@ -94,7 +94,7 @@ Tensor2 in_tiles(const Tensor2& x, const Tensor2& w) {
   return y;
 }
 
-// The sizes that linear_fast.cpp has, and how many sums the probe below keeps.
+// The shape for many rows that linear_fast.cpp has, and how many sums the probe below keeps.
 constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;
 constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;
 constexpr int kSums = simd::kRegisters == 32 ? 16 : 12;

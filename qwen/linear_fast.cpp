@@ -29,24 +29,24 @@ namespace {
 // registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in each, so
 // 8 sums keep the units busy.
 //
-// Many rows of x, 72 at once, meet a tile's rows of W before the next: their vectors (0.3 MB where
-// K is 1024, 1 MB where it is 3584) and their sums (27 KB) are to stay in L2, and of up to 18 tiles
-// only the first waits for W. A piece of work is 8 tiles or more, which read x from L2 together.
+// The rows of W of a tile are a strip, which many rows of x, up to 72 at once, meet before the
+// next: their vectors (0.3 MB where K is 1024, 1 MB where it is 3584) and their sums (27 KB) are to
+// stay in L2, and of up to 18 tiles only the first waits for W. 8 strips read x from L2 together.
 struct Wide {
   static constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;  // of x
   static constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;  // of y: rows of W
-  static constexpr int kRowsAtOnce = 18 * kRows, kTilesInPiece = 8;
+  static constexpr int kRowsAtOnce = 18 * kRows, kStripsAtOnce = 8;
 };
 
 // Few rows of x wait for memory, and a memory that is read at fewer places is faster: half as many
 // rows of W, and twice as many of x. The 3 sums of a single row are too few for the units, but it
-// waits anyway. Eight at once; the next eight follow after a piece of 32 tiles or more, whose W,
-// 0.2 to 0.7 MB in bf16, is in L2 by then.
+// waits anyway. The next 8 rows follow after 32 strips, whose W, 0.2 to 0.7 MB in bf16, is in L2 by
+// then: enough of them to be worth bringing 8 rows of x into L1.
 struct Tall {
   static constexpr int kRows = 2 * Wide::kRows, kCols = Wide::kCols / 2;
-  static constexpr int kRowsAtOnce = kRows, kTilesInPiece = 32;
+  static constexpr int kRowsAtOnce = kRows, kStripsAtOnce = 32;
 };
-constexpr int kFewRows = 3 * Tall::kRows;  // more are faster in wide tiles
+constexpr int kFewRows = 3 * Tall::kRows;  // of x; more are faster in wide tiles
 
 // ---- blocks of K ----
 // K is cut into blocks of 4 KB of vectors a row: six rows of W (25 KB) stay in L1 while the rows of
@@ -70,7 +70,7 @@ template <class Format>
 Inputs prepare(const Tensor2& x) {
   const int T = dim(x, 0), K = dim(x, 1), blocks = (K + kBlock<Format> - 1) / kBlock<Format>;
   Inputs inputs{T, uninit(blocks * T, kStride)};
-  parallel_for(T, 32, [&](int begin, int end) {
+  parallel_for(T, 32, [&](int begin, int end) {  // 32 rows: some 10 microseconds
     for (int block = 0; block < blocks; ++block) {
       for (int t = begin; t < end; ++t) {
         float* to = row(inputs.vectors, block * T + t);
@@ -98,8 +98,8 @@ Inputs prepare(const Tensor2& x) {
 //
 // Rows of W are read where they lie by the first rows of x that meet them. These ask for the next
 // block of W, `next` bytes further on: the hardware does so by itself, but starts anew on every
-// row, and a few rows of x are done with 4 KB before it has noticed. If many rows of x follow, they
-// leave the vectors in a panel [C, kStride], widened, aligned, and close together, for those.
+// row, and a few rows of x are done with 2 or 4 KB before it has noticed. If more tiles follow,
+// they leave the vectors in a panel [C, kStride], widened, aligned, and close together, for those.
 enum class Reading { once, first, again };
 
 template <class Format, int R, int C, Reading reading>
@@ -133,7 +133,7 @@ template <class Format, int R, int C, Reading reading>
   }
 }
 
-// The sums before the first block.
+// The sums before the first block, of any shape.
 constexpr Vec kNothing[Wide::kRows * Wide::kCols]{};
 
 // The last, incomplete step of C rows of W, of which `left` elements stand at `from`, filled up
@@ -207,13 +207,14 @@ void add_up(Vec* sums, int count, float* totals) {
   for (int i = 0; i < count; i += kLanes) simd::store(totals + i, simd::sum_each(sums + i));
 }
 
-// Tiles begin … end - 1 of y, C columns each, for `rows` rows of x: tile by tile, and only then
-// into y, whose rows lie so far apart that six columns of it would fill a page of memory each.
+// What strips begin … end - 1 give to `rows` rows of x: strip by strip, and only then into y, whose
+// rows lie so far apart that the few columns of a strip would touch a page of memory in each.
 template <class Format, class Shape>
 void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, int end,
              Tensor2& y) {
   constexpr int C = Shape::kCols;
-  constexpr int kWorthAdding = 48;  // sums that wait at most: few rows of x give few in a tile
+  // Sums that are worth adding up: of a single row of x those of 16 strips, in whole vectors.
+  constexpr int kWorthAdding = 48;
   const int n = begin * C, stop = std::min(end * C, w.rows);
   const int whole = (stop - n) / C, rest = (stop - n) % C;
   Tensor1 totals = uninit(rows * (stop - n) + kLanes);
@@ -245,18 +246,19 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
   }
 }
 
-// Tiles in a piece. A piece is about 256 K multiply-adds, 3 to 60 microseconds, so that starting it
-// costs little, and `at_least` so many tiles. A smaller product is shared by as many threads as get
-// 64 K each. If possible there are as many pieces for every thread, so that all end together.
-int tiles_in_piece(double multiply_adds, int at_least, int tiles) {
+// Strips in a piece: so many that they are 256 K multiply-adds or more (from 3 to 60 microseconds
+// on), so that starting it costs little, and as a rule at_once or more. A product too small for
+// that is shared by as many threads as get 64 K each. If possible there are as many pieces for
+// every thread, so that all end together.
+int strips_in_piece(double multiply_adds, int at_once, int strips) {
   constexpr double kPiece = 256 * 1024, kWorthAThread = 64 * 1024;
   const int threads = thread_count();
   const double shared = std::min<double>(multiply_adds / kWorthAThread, threads);
-  const double usual = std::min<double>(multiply_adds / kPiece, tiles / at_least);
-  const int pieces = static_cast<int>(std::min<double>(std::max(shared, usual), tiles));
-  if (pieces <= 1) return std::max(tiles, 1);
+  const double usual = std::min<double>(multiply_adds / kPiece, strips / at_once);
+  const int pieces = static_cast<int>(std::min<double>(std::max(shared, usual), strips));
+  if (pieces <= 1) return std::max(strips, 1);
   const int even = pieces < threads ? pieces : (pieces + threads - 1) / threads * threads;
-  return (tiles + even - 1) / even;
+  return (strips + even - 1) / even;
 }
 
 template <class Format, class Shape>
@@ -264,22 +266,22 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
   constexpr int C = Shape::kCols;
   const int T = dim(x, 0), K = dim(x, 1);
   const Inputs inputs = prepare<Format>(x);
-  const auto tiles_of = [](const Weight& w) { return (w.rows + C - 1) / C; };
+  const auto strips_of = [](const Weight& w) { return (w.rows + C - 1) / C; };
   std::vector<Tensor2> ys;
-  int tiles = 0;
+  int strips = 0;
   for (const Weight* w : ws) {
     ys.push_back(uninit(T, w->rows));
-    tiles += tiles_of(*w);
+    strips += strips_of(*w);
   }
   // Rows of x in turns of equal size.
   const int turns = std::max(1, (T + Shape::kRowsAtOnce - 1) / Shape::kRowsAtOnce);
   const int whole_tiles = (T + Shape::kRows - 1) / Shape::kRows;
   const int at_once = (whole_tiles + turns - 1) / turns * Shape::kRows;
-  const int grain = tiles_in_piece(1.0 * T * K * C * tiles, Shape::kTilesInPiece, tiles);
-  parallel_for(tiles, grain, [&](int begin, int end) {
-    int first = 0;  // tile of ws[i]
-    for (std::size_t i = 0; i < ws.size() && first < end; first += tiles_of(*ws[i]), ++i) {
-      const int from = std::max(begin - first, 0), to = std::min(end - first, tiles_of(*ws[i]));
+  const int grain = strips_in_piece(1.0 * T * K * C * strips, Shape::kStripsAtOnce, strips);
+  parallel_for(strips, grain, [&](int begin, int end) {
+    int first = 0;  // strip of ws[i]
+    for (std::size_t i = 0; i < ws.size() && first < end; first += strips_of(*ws[i]), ++i) {
+      const int from = std::max(begin - first, 0), to = std::min(end - first, strips_of(*ws[i]));
       if (from >= to) continue;
       for (int t = 0; t < T; t += at_once) {
         columns<Format, Shape>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, ys[i]);

@@ -68,7 +68,7 @@ Vec add_piece(const float* p, int order) {
     case 2:
       return add_rows<4, 2>(p, kPiece / 4, 0);  // four streams
     default:
-      return add_matrix<8>(p, 8 * kRow);  // tiles of eight rows, much as linear reads its weights
+      return add_matrix<8>(p, 8 * kRow);  // eight rows side by side, as a product reads them
   }
 }
 

@@ -77,12 +77,13 @@ std::string order_disagreement(const Linear& linear, DType dtype, int K) {
   const KeepThreads keep;
   set_thread_count(1);
   const Weight w = random_weight(301, K, dtype);  // enough for several threads even with one row
-  const Tensor2 x = random_rows(33, K, 7);
+  constexpr int kRows = 99;                       // more than are taken at once
+  const Tensor2 x = random_rows(kRows, K, 7);
   const Tensor2 all = linear(x, w);
   for (const int threads : {1, 2, 3, 5}) {
     set_thread_count(threads);
-    for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 25, 33}) {
-      const int first = 33 - T;
+    for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 25, 33, 73, kRows}) {
+      const int first = kRows - T;
       const std::string found =
           bit_difference("T " + std::to_string(T) + ", threads " + std::to_string(threads),
                          linear(slice(x, first, T), w), slice(all, first, T));
