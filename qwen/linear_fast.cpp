@@ -13,6 +13,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "qwen/caches.h"
 #include "qwen/linear.h"
 #include "qwen/linear_formats.h"
 #include "qwen/parallel.h"
@@ -29,13 +30,13 @@ namespace {
 // registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in each, so
 // 8 sums keep the units busy.
 //
-// The rows of W of a tile are a strip, which many rows of x, up to 72 at once, meet before the
-// next: their vectors (0.3 MB where K is 1024, 1 MB where it is 3584) and their sums (27 KB) are to
-// stay in L2, and of up to 18 tiles only the first waits for W. 8 strips read x from L2 together.
+// The rows of W of a tile are a strip, which many rows of x meet before the next: as many as fill
+// half of L2 (rows_at_once), 8 tiles or more, since only the first waits for W, and 52 at most,
+// since their sums are in L2 as well (80 KB). 8 strips read x from L2 together.
 struct Wide {
   static constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;  // of x
   static constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;  // of y: rows of W
-  static constexpr int kRowsAtOnce = 18 * kRows, kStripsAtOnce = 8;
+  static constexpr int kLeastAtOnce = 8 * kRows, kMostAtOnce = 52 * kRows, kStripsAtOnce = 8;
 };
 
 // Few rows of x wait for memory, and a memory that is read at fewer places is faster: half as many
@@ -44,7 +45,7 @@ struct Wide {
 // then: enough of them to be worth bringing 8 rows of x into L1.
 struct Tall {
   static constexpr int kRows = 2 * Wide::kRows, kCols = Wide::kCols / 2;
-  static constexpr int kRowsAtOnce = kRows, kStripsAtOnce = 32;
+  static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 32;
 };
 constexpr int kFewRows = 3 * Tall::kRows;  // of x; more are faster in wide tiles
 
@@ -176,7 +177,7 @@ void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, 
     });
     rows -= Shape::kRows, x += Shape::kRows * kStride, sums += Shape::kRows * C;
   };
-  if constexpr (Shape::kRowsAtOnce == Shape::kRows) {
+  if constexpr (Shape::kMostAtOnce == Shape::kRows) {
     run(std::integral_constant<Reading, Reading::once>{});
   } else {
     run(std::integral_constant<Reading, Reading::first>{});
@@ -218,7 +219,7 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
   const int n = begin * C, stop = std::min(end * C, w.rows);
   const int whole = (stop - n) / C, rest = (stop - n) % C;
   Tensor1 totals = uninit(rows * (stop - n) + kLanes);
-  Vec sums[kWorthAdding + Shape::kRowsAtOnce * C + kLanes];
+  Vec sums[kWorthAdding + Shape::kMostAtOnce * C + kLanes];
   int done = 0, waiting = 0;
   const auto add_waiting = [&] {
     add_up(sums, waiting, totals.data() + done);
@@ -261,6 +262,18 @@ int strips_in_piece(double multiply_adds, int at_once, int strips) {
   return (strips + even - 1) / even;
 }
 
+// Rows of x that meet a strip together, in turns of equal size, whole tiles.
+template <class Shape>
+int rows_at_once(int T, int K) {
+  static const std::size_t half_of_l2 = second_level_cache(caches()) / 2;
+  const int fit =
+      static_cast<int>(std::min<std::size_t>(half_of_l2 / (std::max(K, 1) * sizeof(float)), T));
+  const int most = std::clamp(fit, Shape::kLeastAtOnce, Shape::kMostAtOnce);
+  const int turns = std::max(1, (T + most - 1) / most);
+  const int tiles = (T + Shape::kRows - 1) / Shape::kRows;
+  return (tiles + turns - 1) / turns * Shape::kRows;
+}
+
 template <class Format, class Shape>
 std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight* const> ws) {
   constexpr int C = Shape::kCols;
@@ -273,10 +286,7 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
     ys.push_back(uninit(T, w->rows));
     strips += strips_of(*w);
   }
-  // Rows of x in turns of equal size.
-  const int turns = std::max(1, (T + Shape::kRowsAtOnce - 1) / Shape::kRowsAtOnce);
-  const int whole_tiles = (T + Shape::kRows - 1) / Shape::kRows;
-  const int at_once = (whole_tiles + turns - 1) / turns * Shape::kRows;
+  const int at_once = rows_at_once<Shape>(T, K);
   const int grain = strips_in_piece(1.0 * T * K * C * strips, Shape::kStripsAtOnce, strips);
   parallel_for(strips, grain, [&](int begin, int end) {
     int first = 0;  // strip of ws[i]

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "qwen/caches.h"
 #include "qwen/linear.h"
 #include "qwen/machine.h"
 
@@ -73,21 +74,6 @@ std::string in_units(std::size_t bytes) {
 
 #if defined(__linux__)
 
-std::vector<Cache> caches() {
-  std::vector<Cache> found;
-  for (int i = 0;; ++i) {
-    const std::string at = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
-    std::string level, type, size;
-    if (!(std::ifstream(at + "level") >> level)) return found;
-    std::ifstream(at + "type") >> type;
-    std::ifstream(at + "size") >> size;  // "2048K"
-    if (type == "Instruction") continue;
-    const std::size_t unit = size.ends_with("M") ? 1 << 20 : 1 << 10;
-    found.push_back({"L" + level + (type == "Data" ? "d" : ""),
-                     unit * std::strtoull(size.c_str(), nullptr, 10)});
-  }
-}
-
 std::size_t total_memory() {
   return kilobytes_in("/proc/meminfo", "MemTotal:");
 }
@@ -113,16 +99,6 @@ std::size_t sysctl_number(const char* name) {
 }
 }  // namespace
 
-std::vector<Cache> caches() {
-  std::vector<Cache> found;
-  for (const auto& [name, key] :
-       {std::pair{"L1d", "hw.perflevel0.l1dcachesize"},
-        std::pair{"L2", "hw.perflevel0.l2cachesize"}, std::pair{"L3", "hw.l3cachesize"}}) {
-    if (const std::size_t bytes = sysctl_number(key)) found.push_back({name, bytes});
-  }
-  return found;
-}
-
 std::size_t total_memory() {
   return sysctl_number("hw.memsize");
 }
@@ -140,12 +116,6 @@ std::size_t resident_memory() {
 }
 
 #endif
-
-std::size_t largest_cache(const std::vector<Cache>& caches) {
-  std::size_t largest = 0;
-  for (const Cache& cache : caches) largest = std::max(largest, cache.bytes);
-  return largest;
-}
 
 double load_average() {
   double load = 0;

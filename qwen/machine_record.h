@@ -9,13 +9,6 @@
 
 namespace qwen {
 
-struct Cache {
-  std::string name;  // "L1d", "L2", …
-  std::size_t bytes;
-};
-std::vector<Cache> caches();  // of the first CPU; empty where the system does not say
-std::size_t largest_cache(const std::vector<Cache>& caches);  // 0 for none
-
 std::size_t total_memory();
 std::size_t free_memory();  // what programs can have without swapping, within a container's limit
 std::size_t resident_memory();  // of this process

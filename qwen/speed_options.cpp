@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "qwen/caches.h"
 #include "qwen/machine.h"
 
 namespace qwen {

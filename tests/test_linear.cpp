@@ -77,12 +77,12 @@ std::string order_disagreement(const Linear& linear, DType dtype, int K) {
   const KeepThreads keep;
   set_thread_count(1);
   const Weight w = random_weight(301, K, dtype);  // enough for several threads even with one row
-  constexpr int kRows = 99;                       // more than are taken at once
+  constexpr int kRows = 217;                      // more than are taken at once
   const Tensor2 x = random_rows(kRows, K, 7);
   const Tensor2 all = linear(x, w);
   for (const int threads : {1, 2, 3, 5}) {
     set_thread_count(threads);
-    for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 25, 33, 73, kRows}) {
+    for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 25, 33, kRows}) {
       const int first = kRows - T;
       const std::string found =
           bit_difference("T " + std::to_string(T) + ", threads " + std::to_string(threads),
@@ -137,7 +137,7 @@ TEST_CASE("linear: equal to sums in float64, for any rows, columns and type") {
 
 TEST_CASE("linear: more rows than are taken at once, more work than one thread's") {
   const Weight w = random_weight(301, 1027, DType::F32);
-  const Tensor2 x = random_rows(99, 1027, 5);
+  const Tensor2 x = random_rows(217, 1027, 5);
   check_close("fast", fast::linear(x, w), plain::linear(x, w), tolerance(1027));
 }
 
