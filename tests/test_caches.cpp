@@ -1,13 +1,11 @@
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "qwen/caches.h"
+#include "tests/support.h"
 
 using namespace qwen;
-namespace fs = std::filesystem;
 
 TEST_CASE("caches: of a size that a cache can have, or none at all") {
   for (const Cache& cache : caches()) {
@@ -27,21 +25,18 @@ TEST_CASE("caches: the second level, the largest, and what is taken where nothin
 
 #if defined(__linux__)
 TEST_CASE("caches: as Linux lists them, without those of instructions") {
-  const fs::path root = fs::temp_directory_path() / "qwen_caches";
+  const TempDir root;
   const auto write = [&](int index, const char* level, const char* type, const char* size) {
-    const fs::path at =
-        root / "sys/devices/system/cpu/cpu0/cache" / ("index" + std::to_string(index));
-    fs::create_directories(at);
-    std::ofstream(at / "level") << level << "\n";
-    std::ofstream(at / "type") << type << "\n";
-    std::ofstream(at / "size") << size << "\n";
+    const std::string at = "sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    root.write(at + "level", level);
+    root.write(at + "type", type);
+    root.write(at + "size", size);
   };
   write(0, "1", "Data", "48K");
   write(1, "1", "Instruction", "32K");
   write(2, "2", "Unified", "1280K");
   write(3, "3", "Unified", "24M");
-  const std::vector<Cache> found = caches(root.string());
-  fs::remove_all(root);
+  const std::vector<Cache> found = caches(root.path());
   REQUIRE(found.size() == 3);
   CHECK(found[0].name == "L1d");
   CHECK(found[0].bytes == 49152);

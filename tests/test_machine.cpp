@@ -1,28 +1,11 @@
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "qwen/machine.h"
+#include "tests/support.h"
 
 using namespace qwen;
-namespace fs = std::filesystem;
-
-namespace {
-
-// A proc and sys of our own: `files` beneath a folder that goes when the test ends.
-struct FakeRoot {
-  fs::path path = fs::temp_directory_path() / ("qwen_machine_" + std::to_string(++count));
-  static inline int count = 0;
-  ~FakeRoot() { fs::remove_all(path); }
-  void write(const std::string& file, const std::string& text) {
-    fs::create_directories((path / file).parent_path());
-    std::ofstream(path / file) << text << "\n";
-  }
-};
-
-}  // namespace
 
 TEST_CASE("default_threads: at least one, at most the CPUs allowed, and says why") {
   const DefaultThreads threads = default_threads();
@@ -32,7 +15,7 @@ TEST_CASE("default_threads: at least one, at most the CPUs allowed, and says why
 
 #if defined(__linux__)
 TEST_CASE("default_threads: two threads of one core count once") {
-  FakeRoot root;
+  const TempDir root;
   for (int cpu = 0; cpu < 8192; ++cpu) {
     if (cpu < 64) {
       root.write(
@@ -40,20 +23,20 @@ TEST_CASE("default_threads: two threads of one core count once") {
           "0-63");
     }
   }
-  CHECK(default_threads(root.path).count == 1);
+  CHECK(default_threads(root.path()).count == 1);
 }
 
 TEST_CASE(
     "default_threads: the quota of a group above is found, and rounded down to at least one") {
-  FakeRoot root;
+  const TempDir root;
   root.write("proc/self/cgroup", "0::/outer/inner");
   root.write("sys/fs/cgroup/outer/inner/cpu.max", "max 100000");
   root.write("sys/fs/cgroup/outer/cpu.max", "65000 100000");
-  CHECK(default_threads(root.path).count == 1);
-  CHECK(default_threads(root.path).reason == "a quota of 0.65 CPUs");
+  CHECK(default_threads(root.path()).count == 1);
+  CHECK(default_threads(root.path()).reason == "a quota of 0.65 CPUs");
   root.write("sys/fs/cgroup/outer/cpu.max", "176500 100000");
-  CHECK(default_threads(root.path).count == 1);
+  CHECK(default_threads(root.path()).count == 1);
   root.write("sys/fs/cgroup/outer/cpu.max", "max 100000");
-  CHECK(default_threads(root.path).count == default_threads(FakeRoot().path).count);
+  CHECK(default_threads(root.path()).count == default_threads(TempDir().path()).count);
 }
 #endif
