@@ -61,11 +61,12 @@ Gates gates(const Tensor2& a, const Tensor2& b, const Tensor1& A, const Tensor1&
   Gates y{uninit(T, Hv), uninit(T, Hv)};
   for (int t = 0; t < T; ++t) {
     for (int h = 0; h < Hv; ++h) {
-      const float x = a(t, h) + dt_bias(h);
+      // In double, then rounded: C libraries agree on that, while their float versions differ.
+      const double x = a(t, h) + dt_bias(h);
       // log(1 + e^x); from 20 on the 1 is lost in rounding, and e^x would overflow in the end.
-      const float softplus = x > 20 ? x : std::log1p(std::exp(x));
-      y.g(t, h) = A(h) * softplus;
-      y.beta(t, h) = 1 / (1 + std::exp(-b(t, h)));
+      const double softplus = x > 20 ? x : std::log1p(std::exp(x));
+      y.g(t, h) = A(h) * static_cast<float>(softplus);
+      y.beta(t, h) = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(b(t, h)))));
     }
   }
   return y;

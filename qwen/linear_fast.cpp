@@ -1,22 +1,13 @@
-// y = x W^T in register tiles.
-//
-//            k →                       A tile keeps kRows x kCols sums in registers and walks along
-//        w0 ▓▓░░░░░░                   K. Each step loads one vector of each of its rows of W and
-//        w1 ▓▓░░░░░░                   of x and multiplies every pair: kRows + kCols loads for
-//     x0 ▓▓  · ·                       kRows * kCols multiply-adds. Both lie along K in memory, so
-//     x1 ▓▓  · ·                       nothing is transposed.
-//
-// One order of arithmetic: a sum belongs to one (row of x, row of W), is one vector accumulator
-// from k = 0 to K, and is added up by one tree at the end. Neither the tile it falls into, nor the
-// number of rows, nor the number of threads changes a bit of it.
+// y = x W^T by the tiles of linear_tiles.h: which shape they have, and how threads share the work.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <type_traits>
+#include <memory>
+#include <stdexcept>
 
 #include "qwen/caches.h"
 #include "qwen/linear.h"
-#include "qwen/linear_formats.h"
-#include "qwen/parallel.h"
+#include "qwen/linear_tiles.h"
 
 namespace qwen {
 
@@ -26,186 +17,53 @@ namespace fast {
 namespace {
 
 // ---- the tile's shape ----
-// 24 sums, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON; with 16
-// registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in each, so
-// 8 sums keep the units busy.
+// kRows of x and kCols of W are met at a time. Of few rows of x, kRows walk along kStripsAtOnce
+// strips before the next kRows do. Of many, from kLeastAtOnce to kMostAtOnce meet each strip.
+
+// Many rows. 24 sums, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON;
+// with 16 registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in
+// each, so 8 sums keep the units busy.
 //
-// The rows of W of a tile are a strip, which many rows of x meet before the next: as many as fill
-// half of L2 (rows_at_once), 8 tiles or more, since only the first waits for W, and 52 at most,
-// since their sums are in L2 as well (80 KB). 8 strips read x from L2 together.
+// As many rows of x meet a strip before the next as fill half of L2 (rows_at_once), 8 tiles or
+// more, since only the first waits for W, and 52 at most, since their sums are in L2 as well
+// (80 KB). 8 strips read x from L2 together.
 struct Wide {
+  static constexpr bool kFew = false;
   static constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;  // of x
   static constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;  // of y: rows of W
   static constexpr int kLeastAtOnce = 8 * kRows, kMostAtOnce = 52 * kRows, kStripsAtOnce = 8;
 };
 
-// Few rows of x wait for memory, and a memory that is read at fewer places is faster: half as many
-// rows of W, and twice as many of x. The 3 sums of a single row are too few for the units, but it
-// waits anyway. The next 8 rows follow after 32 strips, whose W, 0.2 to 0.7 MB in bf16, is in L2 by
-// then: enough of them to be worth bringing 8 rows of x into L1.
+// Few rows wait for memory, and a memory that is read at fewer places is faster: half as many rows
+// of W, and twice as many of x. The next 8 rows follow after 32 strips, whose W, 0.2 to 0.7 MB in
+// bf16, is in L2 by then: enough of them to be worth bringing 8 rows of x into L1.
 struct Tall {
+  static constexpr bool kFew = true;
   static constexpr int kRows = 2 * Wide::kRows, kCols = Wide::kCols / 2;
   static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 32;
 };
 constexpr int kFewRows = 3 * Tall::kRows;  // of x; more are faster in wide tiles
 
-// ---- blocks of K ----
-// K is cut into blocks of 4 KB of vectors a row: six rows of W (25 KB) stay in L1 while the rows of
-// x, four at a time (16 KB), pass by from L2. The cache line between two rows keeps equal columns
-// from sharing a place in L1.
-constexpr int kBlockVectors = 4096 / sizeof(Vec);
-constexpr int kStride = kBlockVectors * kLanes + 16;  // floats
-
-template <class Format>
-constexpr int kBlock = kBlockVectors / Format::kParts* Format::kStep;  // elements
-
-// x as vectors: block by block, all rows together in each; the last step of a row is filled up
-// with zeros.
-struct Inputs {
-  int rows;
-  Tensor2 vectors;  // [blocks * rows, kStride]
-  const float* row(int block, int t) const { return qwen::row(vectors, block * rows + t); }
+// W straight on, row after row, as some memories like it best.
+struct Line {
+  static constexpr bool kFew = true;
+  static constexpr int kRows = 8, kCols = 1;
+  static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 96;
 };
 
-template <class Format>
-Inputs prepare(const Tensor2& x) {
-  const int T = dim(x, 0), K = dim(x, 1), blocks = (K + kBlock<Format> - 1) / kBlock<Format>;
-  Inputs inputs{T, uninit(blocks * T, kStride)};
-  parallel_for(T, 32, [&](int begin, int end) {  // 32 rows: 128 KB where K is 1024
-    for (int block = 0; block < blocks; ++block) {
-      for (int t = begin; t < end; ++t) {
-        float* to = row(inputs.vectors, block * T + t);
-        const auto append = [&](const float* from) {
-          for (int part = 0; part < Format::kParts; ++part, to += kLanes) {
-            simd::store(to, Format::input(from, part));
-          }
-        };
-        const int stop = std::min(K, (block + 1) * kBlock<Format>);
-        int k = block * kBlock<Format>;
-        for (; k + Format::kStep <= stop; k += Format::kStep) append(row(x, t) + k);
-        if (k == stop) continue;
-        float last[Format::kStep] = {};
-        std::copy(row(x, t) + k, row(x, t) + stop, last);
-        append(last);
-      }
-    }
-  });
-  return inputs;
-}
+// ---- the product of one matrix ----
 
-// ---- one tile: sums[r][c] = from[r][c] + x[r] · w[c] over `steps` steps, at least one ----
-// A function of its own, so that the compilers give all registers to it; the promise of a step
-// keeps gcc from holding the sums in memory as well.
-//
-// Rows of W are read where they lie by the first rows of x that meet them. These ask for the next
-// block of W, `next` bytes further on: the hardware does so by itself, but starts anew on every
-// row, and a few rows of x are done with 2 or 4 KB before it has noticed. If more tiles follow,
-// they leave the vectors in a panel [C, kStride], widened, aligned, and close together, for those.
-enum class Reading { once, first, again };
-
-template <class Format, int R, int C, Reading reading>
-[[gnu::noinline]] void tile(const float* x, const std::byte* const (&w)[C], int steps,
-                            std::size_t next, float* panel, const Vec* from, Vec* sums) {
-  if (steps < 1) __builtin_unreachable();
-  Vec sum[R][C];
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) sum[r][c] = from[r * C + c];
-  }
-  for (int step = 0; step < steps; ++step) {
-    for (int part = 0; part < Format::kParts; ++part, x += kLanes, panel += kLanes) {
-      Vec w_k[C];
-      for (int c = 0; c < C; ++c) {
-        const std::byte* at = w[c] + step * kStepBytes;
-        w_k[c] =
-            reading == Reading::again ? simd::load(panel + c * kStride) : Format::weight(at, part);
-        simd::pin(w_k[c]);
-        if (reading == Reading::first) simd::store(panel + c * kStride, w_k[c]);
-        if (reading != Reading::again && part == 0) __builtin_prefetch(at + next);
-      }
-      for (int r = 0; r < R; ++r) {
-        Vec x_k = simd::load(x + r * kStride);
-        simd::pin(x_k);
-        for (int c = 0; c < C; ++c) sum[r][c] = Format::multiply_add(x_k, w_k[c], sum[r][c]);
-      }
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) sums[r * C + c] = sum[r][c];
-  }
-}
-
-// The sums before the first block, of any shape.
-constexpr Vec kNothing[Wide::kRows * Wide::kCols]{};
-
-// The last, incomplete step of C rows of W, of which `left` elements stand at `from`, filled up
-// with zeros: nothing is read past the rows' end.
-template <class Format, int C>
-struct LastStep {
-  std::byte bytes[C][kStepBytes];
-  const std::byte* rows[C];
-  void copy(const std::byte* const (&w)[C], std::size_t from, int left) {
-    constexpr int kElement = kStepBytes / Format::kStep;
-    std::memset(bytes, 0, sizeof bytes);
-    for (int c = 0; c < C; ++c) {
-      rows[c] = bytes[c];
-      std::memcpy(bytes[c], w[c] + from, static_cast<std::size_t>(left) * kElement);
-    }
-  }
-};
-
-// A block of `count` elements: rows of x that meet C rows of W, in whole tiles, then one of fewer
-// rows. The sums so far are nothing in the first block.
+// sums[(strip * rows + t) * C + c] = x[first + t] · w[n + strip * C + c], lane by lane.
 template <class Format, class Shape, int C>
-void tiles(const float* x, int rows, const std::byte* const (&w)[C], int count, std::size_t next,
-           bool first_block, Vec* sums) {
-  const int steps = count / Format::kStep, left = count % Format::kStep;
-  const int done = steps * Format::kParts * kLanes;  // floats of a row of vectors
-  LastStep<Format, C> last;
-  if (left > 0) last.copy(w, static_cast<std::size_t>(steps) * kStepBytes, left);
-  alignas(64) float panel[C * kStride];
-
-  const auto run = [&]<Reading reading>(std::integral_constant<Reading, reading>) {
-    simd::with_rows<Shape::kRows>(rows, [&](auto r) {
-      const Vec* from = first_block ? kNothing : sums;
-      if (steps > 0) {
-        tile<Format, r, C, reading>(x, w, steps, next, panel, from, sums);
-        from = sums;
-      }
-      if (left > 0) {
-        tile<Format, r, C, reading>(x + done, last.rows, 1, 0, panel + done, from, sums);
-      }
-    });
-    rows -= Shape::kRows, x += Shape::kRows * kStride, sums += Shape::kRows * C;
-  };
-  if constexpr (Shape::kMostAtOnce == Shape::kRows) {
-    run(std::integral_constant<Reading, Reading::once>{});
+void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, int strips, Vec* sums) {
+  if constexpr (Shape::kFew) {
+    simd::with_rows<Shape::kRows>(
+        rows, [&](auto r) { walk<Format, r, C>(x, first, w, n, strips, sums); });
   } else {
-    run(std::integral_constant<Reading, Reading::first>{});
-    while (rows > 0) run(std::integral_constant<Reading, Reading::again>{});
+    for (int i = 0; i < strips; ++i) {
+      meet<Format, Shape::kRows, C>(x, first, rows, w, n + i * C, sums + i * rows * C);
+    }
   }
-}
-
-// ---- the whole product ----
-
-// sums[t * C + c] = x[first + t] · w[n + c], lane by lane, for `rows` rows of x and C rows of W.
-template <class Format, class Shape, int C>
-void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, Vec* sums) {
-  constexpr std::size_t kBlockBytes = kBlock<Format> / Format::kStep * kStepBytes;
-  for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
-    const std::size_t before = block * kBlockBytes;
-    const std::byte* w_k[C];
-    for (int c = 0; c < C; ++c) w_k[c] = row(w, n + c) + before;
-    const int count = std::min(kBlock<Format>, w.cols - k);
-    // What is read next: the block behind this one, or the first of the next C rows.
-    const std::size_t next = k + count < w.cols ? kBlockBytes : C * row_bytes(w) - before;
-    tiles<Format, Shape, C>(x.row(block, first), rows, w_k, count, next, k == 0, sums);
-  }
-}
-
-// totals[i] = the lanes of sums[i] added up; both have room for a whole vector more.
-void add_up(Vec* sums, int count, float* totals) {
-  for (int i = count; i % kLanes != 0; ++i) sums[i] = Vec{};
-  for (int i = 0; i < count; i += kLanes) simd::store(totals + i, simd::sum_each(sums + i));
 }
 
 // What strips begin … end - 1 give to `rows` rows of x: strip by strip, and only then into y, whose
@@ -214,28 +72,24 @@ template <class Format, class Shape>
 void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, int end,
              Tensor2& y) {
   constexpr int C = Shape::kCols;
-  // Sums that are worth adding up: of a single row of x those of 16 strips, in whole vectors.
+  // Sums that are worth adding up together: of a single row of x those of 16 strips and more.
   constexpr int kWorthAdding = 48;
   const int n = begin * C, stop = std::min(end * C, w.rows);
   const int whole = (stop - n) / C, rest = (stop - n) % C;
   Tensor1 totals = uninit(rows * (stop - n) + kLanes);
-  Vec sums[kWorthAdding + Shape::kMostAtOnce * C + kLanes];
-  int done = 0, waiting = 0;
-  const auto add_waiting = [&] {
-    add_up(sums, waiting, totals.data() + done);
-    done += waiting, waiting = 0;
+  float* to_totals = totals.data();
+  Vec sums[std::max(kWorthAdding, Shape::kMostAtOnce * C) + kLanes];
+  const auto add_strips = [&]<int Cols>(std::integral_constant<int, Cols>, int from, int strips) {
+    const int together = std::max(1, kWorthAdding / (rows * Cols));
+    for (int i = 0; i < strips; i += together) {
+      const int some = std::min(together, strips - i);
+      multiply<Format, Shape, Cols>(x, first, rows, w, from + i * Cols, some, sums);
+      add_up(sums, some * rows * Cols, to_totals);
+      to_totals += some * rows * Cols;
+    }
   };
-  for (int i = 0; i < whole; ++i) {
-    multiply<Format, Shape, C>(x, first, rows, w, n + i * C, sums + waiting);
-    waiting += rows * C;
-    if (waiting >= kWorthAdding) add_waiting();
-  }
-  for (int i = 0; i < rest; ++i) {
-    multiply<Format, Shape, 1>(x, first, rows, w, stop - rest + i, sums + waiting);
-    waiting += rows;
-    if (waiting >= kWorthAdding) add_waiting();
-  }
-  add_waiting();
+  add_strips(std::integral_constant<int, C>{}, n, whole);
+  add_strips(std::integral_constant<int, 1>{}, stop - rest, rest);
   const float* from_whole = totals.data();
   const float* from_rest = totals.data() + rows * whole * C;
   for (int t = 0; t < rows; ++t) {
@@ -246,6 +100,8 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
     for (int i = 0; i < rest; ++i) *to++ = from_rest[i * rows + t];
   }
 }
+
+// ---- all matrices that meet the same x, shared by the threads ----
 
 // Strips in a piece: so many that they are 256 K multiply-adds or more (from 3 to 60 microseconds
 // on), so that starting it costs little, and as a rule at_once or more. A product too small for
@@ -306,33 +162,111 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
   return ys;
 }
 
-template <class Format>
-std::vector<Tensor2> products_of(const Tensor2& x, std::span<const Weight* const> ws) {
-  if (dim(x, 0) <= kFewRows) return products_in_tiles<Format, Tall>(x, ws);
-  return products_in_tiles<Format, Wide>(x, ws);
+// f(F32{}), f(F16{}) or f(BF16{}); `name` of a matrix of another type is told.
+template <class F>
+decltype(auto) with_format(DType dtype, const std::string& name, F f) {
+  switch (dtype) {
+    case DType::F32:
+      return f(F32{});
+    case DType::F16:
+      return f(F16{});
+    case DType::BF16:
+      return f(BF16{});
+    default:
+      throw std::invalid_argument("[linear] " + (name.empty() ? "w" : name) + " is " +
+                                  format(dtype).name +
+                                  ", expected f32, f16 or bf16: convert it first");
+  }
+}
+
+// ---- in which order few rows read W ----
+
+// Each run reads other memory, 72 MB together, which was written past the caches.
+ReadingSpeeds measure_reading(DType dtype) {
+  constexpr int K = 1024, kRuns = 3;
+  constexpr std::size_t kBytes = 4 << 20;
+  ReadingSpeeds speeds;
+  const std::size_t size = 2 * kRuns * speeds.samples.size() * kBytes;
+  const auto memory = lasting_block(size);
+  parallel_for(static_cast<int>(size / kBytes), 1, [&](int begin, int end) {
+    auto* floats = reinterpret_cast<float*>(memory.get());
+    for (std::size_t i = begin * kBytes / 4; i < end * kBytes / 4; i += kLanes) {
+      simd::store_past_caches(floats + i, Vec{});
+    }
+  });
+
+  Weight w{dtype, 0, K, memory.get(), nullptr, memory, "w"};
+  w.rows = static_cast<int>(kBytes / row_bytes(w));
+  const auto measure = [&](const Tensor2& x, Reading reading, double& fastest) {
+    const auto start = std::chrono::steady_clock::now();
+    linear_in_order(x, w, reading);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    fastest = std::max(fastest, kBytes / seconds.count());
+    w.data += kBytes;
+  };
+  for (ReadingSpeeds::Sample& sample : speeds.samples) {
+    const Tensor2 x = zeros(sample.rows, K);
+    for (int run = 0; run < kRuns; ++run) {
+      measure(x, Reading::side_by_side, sample.side_by_side);
+      measure(x, Reading::one_by_one, sample.one_by_one);
+    }
+  }
+  for (const ReadingSpeeds::Sample& sample : speeds.samples) {
+    if (sample.one_by_one <= sample.side_by_side) break;
+    speeds.rows_one_by_one = sample.rows;
+  }
+  return speeds;
+}
+
+// Matrices that are smaller stay in a cache, where the order does not matter.
+constexpr std::size_t kFromMemory = 512 * 1024;
+
+bool reads_one_by_one(int T, std::span<const Weight* const> ws) {
+  std::size_t size = 0;
+  for (const Weight* w : ws) size += bytes(*w);
+  return T <= Line::kRows && size >= kFromMemory &&
+         T <= reading_speeds(ws[0]->dtype).rows_one_by_one;
 }
 
 }  // namespace
 
 std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> ws) {
   for (const Weight* w : ws) check_linear(x, *w);
-  const auto stored_as = [&](DType dtype) {
-    return std::ranges::all_of(ws, [=](const Weight* w) { return w->dtype == dtype; });
-  };
-  if (stored_as(DType::F32)) return products_of<F32>(x, ws);
-  if (stored_as(DType::F16)) return products_of<F16>(x, ws);
-  if (stored_as(DType::BF16)) return products_of<BF16>(x, ws);
-  // Of several types: one after the other. Of one that has no kernel: as float32.
+  const auto same_type = [&](const Weight* w) { return w->dtype == ws[0]->dtype; };
   std::vector<Tensor2> ys;
-  for (const Weight* w : ws) {
-    ys.push_back(ws.size() > 1 ? linear(x, *w) : linear(x, convert(*w, DType::F32)));
+  if (ws.empty()) return ys;
+  if (!std::ranges::all_of(ws, same_type)) {
+    for (const Weight* w : ws) ys.push_back(linear(x, *w));
+    return ys;
   }
-  return ys;
+  return with_format(ws[0]->dtype, ws[0]->name, [&]<class Format>(Format) {
+    const int T = dim(x, 0);
+    if (T > kFewRows) return products_in_tiles<Format, Wide>(x, ws);
+    if (reads_one_by_one(T, ws)) return products_in_tiles<Format, Line>(x, ws);
+    return products_in_tiles<Format, Tall>(x, ws);
+  });
 }
 
 Tensor2 linear(const Tensor2& x, const Weight& w) {
   const Weight* const only = &w;
   return std::move(products(x, {&only, 1})[0]);
+}
+
+Tensor2 linear_in_order(const Tensor2& x, const Weight& w, Reading reading) {
+  check_linear(x, w);
+  const Weight* const only = &w;
+  return with_format(w.dtype, w.name, [&]<class Format>(Format) {
+    auto ys = reading == Reading::one_by_one ? products_in_tiles<Format, Line>(x, {&only, 1})
+                                             : products_in_tiles<Format, Tall>(x, {&only, 1});
+    return std::move(ys[0]);
+  });
+}
+
+const ReadingSpeeds& reading_speeds(DType dtype) {
+  return with_format(dtype, "", [&]<class Format>(Format) -> const ReadingSpeeds& {
+    static const ReadingSpeeds measured = measure_reading(dtype);
+    return measured;
+  });
 }
 
 const char* linear_kernel() {

@@ -143,7 +143,7 @@ class Loader {
     weights.conv1d = by_tap(values(at + "conv1d.weight", {C, 1, width}), width);
     weights.A = values(at + "A_log", {Hv});
     if (!checkpoint_.conventions.A_is_exponential) {
-      for (float& A : weights.A) A = -std::exp(A);
+      for (float& A : weights.A) A = static_cast<float>(-std::exp(double{A}));
     }
     weights.dt_bias = values(at + "dt_bias", {Hv});
     weights.norm = values(at + "norm.weight", {Dv});  // never zero-centred

@@ -221,12 +221,12 @@ class Maker {
   // by their logarithms, between a memory of one token and one of 2,000.
   void spread_decay(const std::string& name, const Tensor1& dt_bias) {
     const int Hv = dim(dt_bias, 0);
-    const float shortest = std::log(-std::log(0.5f)), longest = std::log(-std::log(0.9995f));
+    const double shortest = std::log(-std::log(0.5)), longest = std::log(-std::log(0.9995));
     Tensor1 A_log = uninit(Hv);
     for (int h = 0; h < Hv; ++h) {
-      const float share = (static_cast<float>(h) + 0.5f) / static_cast<float>(Hv);
-      const float softplus = std::log1p(std::exp(dt_bias(h)));
-      A_log(h) = longest + share * (shortest - longest) - std::log(softplus);
+      const double share = (h + 0.5) / Hv;
+      const double softplus = std::log1p(std::exp(double{dt_bias(h)}));
+      A_log(h) = static_cast<float>(longest + share * (shortest - longest) - std::log(softplus));
     }
     keep(name, DType::F32, {size(Hv)}, std::move(A_log));
   }

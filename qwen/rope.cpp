@@ -11,14 +11,16 @@ Rotation rotation(const Config& config, int position, int T) {
   const int R = rotary_dim(config);
   Rotation turn{uninit(T, R / 2), uninit(T, R / 2)};
   for (int i = 0; i < R / 2; ++i) {
-    // Frequency and angle are rounded to float32, as the reference rounds them: far into a context
-    // that moves the angle more than any other rounding here.
+    // Power, frequency and angle are rounded to float32, as the reference rounds them: far into a
+    // context that moves the angle more than any other rounding here. The functions are those for
+    // double, on which C libraries agree once they are rounded; their float versions differ.
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(R);
-    const float frequency = 1.0f / std::pow(static_cast<float>(config.rope_theta), exponent);
+    const double theta = static_cast<float>(config.rope_theta);
+    const float frequency = 1.0f / static_cast<float>(std::pow(theta, double{exponent}));
     for (int t = 0; t < T; ++t) {
-      const float angle = static_cast<float>(position + t) * frequency;
-      turn.cos(t, i) = std::cos(angle);
-      turn.sin(t, i) = std::sin(angle);
+      const double angle = static_cast<float>(position + t) * frequency;
+      turn.cos(t, i) = static_cast<float>(std::cos(angle));
+      turn.sin(t, i) = static_cast<float>(std::sin(angle));
     }
   }
   return turn;

@@ -53,6 +53,17 @@ inline void store(float* p, Vec v) {
   std::memcpy(p, &v, sizeof v);
 }
 
+// Stores to an aligned place and leaves no copy in the caches, where the machine can.
+inline void store_past_caches(float* p, Vec v) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(p, (__m512)v);
+#elif defined(__AVX2__) && defined(__FMA__)
+  _mm256_stream_ps(p, (__m256)v);
+#else
+  store(p, v);
+#endif
+}
+
 // Keeps a loaded vector in its register: gcc would rather fold the load into each multiply-add that
 // uses it, and read the vector once for each of them.
 inline void pin(Vec& v) {

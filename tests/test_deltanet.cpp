@@ -140,6 +140,23 @@ TEST_CASE("gates: equal to the reference, number by number, and finite far out")
   }
 }
 
+TEST_CASE("gates: rounded correctly, in every C library") {
+  constexpr int T = 20'000;
+  Tensor2 a = uninit(T, 1), b = uninit(T, 1);
+  for (int t = 0; t < T; ++t) {
+    a(t, 0) = 0.003f * static_cast<float>(t - T / 2);
+    b(t, 0) = 0.001f * static_cast<float>(T / 2 - t);
+  }
+  const Gates y = gates(a, b, Tensor1{-1}, Tensor1{0});
+  int wrong = 0;
+  for (int t = 0; t < T; ++t) {
+    const long double x = a(t, 0), z = b(t, 0);
+    wrong += y.g(t, 0) != -static_cast<float>(x > 20 ? x : std::log1p(std::exp(x)));
+    wrong += y.beta(t, 0) != static_cast<float>(1 / (1 + std::exp(-z)));
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("gates: a wrong shape is named") {
   check_throws_with([] { gates(zeros(2, 3), zeros(2, 4), zeros(3), zeros(3)); },
                     "[gates] b is [2, 4], expected [2, 3]");

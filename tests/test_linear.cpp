@@ -21,7 +21,14 @@ struct Version {
   std::string name;
   Linear linear;
 };
-const Version kVersions[] = {{"plain", plain::linear}, {"fast", fast::linear}};
+// The fast one takes that order of reading W which this machine likes better; it must not matter.
+Linear in_order(fast::Reading reading) {
+  return [=](const Tensor2& x, const Weight& w) { return fast::linear_in_order(x, w, reading); };
+}
+const Version kVersions[] = {{"plain", plain::linear},
+                             {"fast", fast::linear},
+                             {"side by side", in_order(fast::Reading::side_by_side)},
+                             {"one by one", in_order(fast::Reading::one_by_one)}};
 
 constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16};
 // Shorter than a vector, just below and above one or several, and longer than a block of K.
@@ -284,7 +291,38 @@ TEST_CASE("linear: an infinity or NaN in the last columns is not lost") {
   }
 }
 
-TEST_CASE("linear: other types are read as float32") {
+TEST_CASE("linear: in either order of reading W the bits are those of the product") {
+  for (const DType dtype : kTypes) {
+    for (const int K : kColumns) {
+      const Weight w = random_weight(29, K, dtype);
+      for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 33}) {
+        const Tensor2 x = random_rows(T, K, 3), expected = fast::linear(x, w);
+        for (const fast::Reading reading :
+             {fast::Reading::side_by_side, fast::Reading::one_by_one}) {
+          check_same_bits(format(dtype).name, fast::linear_in_order(x, w, reading), expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("linear: the order of reading is measured, and what is faster for one row is taken") {
+  for (const DType dtype : kTypes) {
+    const fast::ReadingSpeeds& speeds = fast::reading_speeds(dtype);
+    int rows = 0;
+    for (const auto& sample : speeds.samples) {
+      CHECK(sample.rows > rows);
+      rows = sample.rows;
+      CHECK(sample.side_by_side > 0);
+      CHECK(sample.one_by_one > 0);
+    }
+    const auto& one = speeds.samples[0];
+    CHECK((speeds.rows_one_by_one > 0) == (one.one_by_one > one.side_by_side));
+    CHECK(&fast::reading_speeds(dtype) == &speeds);  // once
+  }
+}
+
+TEST_CASE("linear: block formats are read as float32 by the plain version, and need a conversion") {
   // One block of q8_0: the scale 0.5 as f16, then 32 integers.
   std::vector<std::byte> block(34);
   block[1] = std::byte{0x38};
@@ -293,9 +331,15 @@ TEST_CASE("linear: other types are read as float32") {
   const Tensor2 x = random_rows(2, 32, 2);
   Tensor2 values = uninit(1, 32);
   for (int i = 0; i < 32; ++i) values(0, i) = 0.5f * static_cast<float>(i - 16);
-  for (const Version& v : kVersions) {
-    check_same_bits(v.name, v.linear(x, w), v.linear(x, stored(values, DType::F32)));
-  }
+  check_same_bits("plain", plain::linear(x, w), plain::linear(x, stored(values, DType::F32)));
+  check_throws_with([&] { fast::linear(x, w); },
+                    "[linear] w is q8_0, expected f32, f16 or bf16: convert it first");
+  const Weight f32 = convert(w, DType::F32);
+  check_throws_with(
+      [&] {
+        fast::products(x, std::vector<const Weight*>{&f32, &w});
+      },
+      "[linear] w is q8_0, expected f32, f16 or bf16: convert it first");
 }
 
 TEST_CASE("linear: matrices that meet the same x together give the bits they give alone") {
