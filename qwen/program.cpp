@@ -1,5 +1,8 @@
 #include "qwen/program.h"
 
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -13,6 +16,20 @@
 
 namespace qwen {
 namespace {
+
+// What is compiled for this machine's CPU ends with SIGILL on one that lacks an instruction of it.
+void say_other_cpu(int) {
+  constexpr std::string_view text =
+      "this program was built for another CPU: an instruction is missing here; remove its build "
+      "folder and build it on this machine, or with cmake --preset portable\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+  _exit(1);
+}
+
+// Runs before the constructors of C++ objects: they may have such instructions, too.
+[[gnu::constructor(101)]] void watch_for_other_cpu() {
+  std::signal(SIGILL, say_other_cpu);
+}
 
 // CLI11 from 2.5 on takes [[11]] for a way to write [1], and [1,2] for a list where an option takes
 // several values. In that writing itself, what stands in brackets stays the text that was typed.
