@@ -35,9 +35,11 @@ class Results(unittest.TestCase):
         self.assertFalse(self.system.path.exists())
 
     def test_a_command_that_fails_is_named_by_its_first_error(self):
-        self.system.ready.touch()
-        with mock.patch.object(self.system, "run", lambda script, title=None: self.system.call(
-                ["sh", "-c", "echo a.cpp:1: error: no; echo 1 error; exit 1"], platforms.Failed)):
+        def run(script, title=None):
+            return self.system.call(["sh", "-c", "echo a.cpp:1: error: no; echo 1 error; exit 1"],
+                                    platforms.Failed)
+
+        with mock.patch.multiple(self.system, run=run, make=lambda: None):
             self.assertEqual(self.how("debian13"), ["FAILED"])
             with self.assertRaisesRegex(platforms.Failed, r"\Aa.cpp:1: error: no \(debian13.log\)"):
                 self.system.run("")
