@@ -1,7 +1,8 @@
 // Chapter 4. Most of a model's work is y = x W^T. What does it compute, and how fast can that be?
 //
 // New modules: machine and parallel (threads), linear (one product for every storage format), mlp
-// (the feed-forward half of a layer), ladder (the way from three loops to linear's register tile).
+// (the feed-forward half of a layer), ladder (the way from three loops to linear's register tile),
+// blas_kernel (so that OpenBLAS is compared at its best).
 // The program runs one MLP of Qwen3.5-0.8B's shape, plain and fast, and compares. With --ladder it
 // measures every step of that way, OpenBLAS beside it, and what the number of rows changes.
 #include <cblas.h>
@@ -16,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "qwen/blas_kernel.h"
 #include "qwen/ladder.h"
 #include "qwen/linear.h"
 #include "qwen/machine.h"
@@ -195,6 +197,7 @@ int main(int argc, char** argv) {
   app.add_flag("--ladder", ladder, "measure every step from three loops to the fast product");
   return run_program(app, argc, argv, [&] {
     if (!ladder) return show_mlp();
+    choose_blas_kernel(argv);
     show_ladder();
     show_reading();
     show_rows();

@@ -15,6 +15,7 @@
 #include <random>
 #include <vector>
 
+#include "qwen/blas_kernel.h"
 #include "qwen/chunk.h"
 #include "qwen/deltanet.h"
 #include "qwen/ladder.h"
@@ -172,6 +173,7 @@ int main(int argc, char** argv) {
   app.add_option("--chunk", chunk, "tokens at a time")->check(CLI::Range(1, 4096));
   app.add_option("--tokens", tokens, "tokens to measure with")->check(CLI::Range(1, 65536));
   return run_program(app, argc, argv, [&] {
+    choose_blas_kernel(argv);
     show_equality(chunk);
     show_counts();
     show_times(tokens, chunk);

@@ -31,6 +31,17 @@ function(pkg_library name module packages)
   add_library(lib::${name} ALIAS PkgConfig::${name})
 endfunction()
 
+# plain_library(utf8proc utf8proc.h "package names"): lib::utf8proc, header and library by their
+# names, where pkg-config is no help.
+function(plain_library name header packages)
+  header_library(${name} ${header} ${packages})
+  find_library(${name}_LIBRARY ${name})
+  if(NOT ${name}_LIBRARY)
+    message(FATAL_ERROR "${name}: library not found; install ${packages} (tools/run does it)")
+  endif()
+  target_link_libraries(lib_${name} INTERFACE ${${name}_LIBRARY})
+endfunction()
+
 # xtensor 0.26 moved its headers into folders.
 header_library(xtensor "xtensor/xtensor_config.hpp;xtensor/core/xtensor_config.hpp"
                "libxtensor-dev or xtensor")
@@ -41,15 +52,11 @@ header_library(cli11 CLI/CLI.hpp "libcli11-dev or cli11")
 target_compile_options(lib_cli11 INTERFACE ${QWEN_QUICK_COMPILE})
 pkg_library(openblas openblas "libopenblas-dev or openblas")
 pkg_library(pcre2 libpcre2-8 "libpcre2-dev or pcre2")
-pkg_library(sentencepiece sentencepiece "libsentencepiece-dev or sentencepiece")
-
-# utf8proc comes without a pkg-config file on Debian.
-header_library(utf8proc utf8proc.h "libutf8proc-dev or utf8proc")
-find_library(utf8proc_LIBRARY utf8proc)
-if(NOT utf8proc_LIBRARY)
-  message(FATAL_ERROR "utf8proc: library not found; install libutf8proc-dev or utf8proc")
-endif()
-target_link_libraries(lib_utf8proc INTERFACE ${utf8proc_LIBRARY})
+# pkg-config would ask for protobuf as well, whose description Debian 13 and Ubuntu 24.04 keep in
+# another package; the shared library brings its own.
+plain_library(sentencepiece sentencepiece_processor.h "libsentencepiece-dev or sentencepiece")
+# Debian has no pkg-config file of it.
+plain_library(utf8proc utf8proc.h "libutf8proc-dev or utf8proc")
 
 # Keys and earlier lines where a user types; without it a terminal's own editing must do.
 find_path(libedit_INCLUDE histedit.h)

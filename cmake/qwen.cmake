@@ -9,12 +9,25 @@ target_compile_options(qwen_options INTERFACE
   -Wall -Wextra -Wshadow
   # One order of arithmetic: a fused multiply-add is written where it is meant, never found.
   -ffp-contract=off)
-if(QWEN_ARCH)
-  # Clang on Apple's ARM took the CPU's name as -mcpu long before it took -march=native.
+
+# Clang on Apple's ARM took the CPU's name as -mcpu long before it took -march=native, and at first
+# took neither; there the default is as good.
+function(choose_arch)
   include(CheckCXXCompilerFlag)
-  check_cxx_compiler_flag(-march=${QWEN_ARCH} QWEN_HAS_MARCH)
-  target_compile_options(qwen_options INTERFACE
-    $<IF:$<BOOL:${QWEN_HAS_MARCH}>,-march,-mcpu>=${QWEN_ARCH})
+  foreach(flag -march=${QWEN_ARCH} -mcpu=${QWEN_ARCH})
+    string(MAKE_C_IDENTIFIER QWEN_HAS${flag} known)
+    check_cxx_compiler_flag(${flag} ${known})
+    if(${known})
+      target_compile_options(qwen_options INTERFACE ${flag})
+      return()
+    endif()
+  endforeach()
+  if(NOT QWEN_ARCH STREQUAL native)
+    message(FATAL_ERROR "QWEN_ARCH=${QWEN_ARCH}: ${CMAKE_CXX_COMPILER} knows no such CPU")
+  endif()
+endfunction()
+if(QWEN_ARCH)
+  choose_arch()
 endif()
 
 # qwen_module(norm tensor): library `norm` from qwen/norm.cpp (and qwen/norm_fast.cpp if present).

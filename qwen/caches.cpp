@@ -46,6 +46,12 @@ std::vector<Cache> caches(const std::string&) {
   return found;
 }
 
+#else
+
+std::vector<Cache> caches(const std::string&) {
+  return {};
+}
+
 #endif
 
 std::size_t largest_cache(const std::vector<Cache>& caches) {

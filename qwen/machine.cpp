@@ -17,13 +17,6 @@
 namespace qwen {
 namespace {
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // 2 -> "2", 7.65 -> "7.65".
 std::string number(double value) {
   std::ostringstream text;
@@ -32,6 +25,13 @@ std::string number(double value) {
 }
 
 #if defined(__linux__)
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
 
 // "0-3,8" -> 0 1 2 3 8
 std::set<int> cpu_list(const std::string& text) {

@@ -43,10 +43,12 @@ void add_speed_options(CLI::App& app, SpeedOptions& options, std::vector<std::st
       ->delimiter(',')
       ->check(CLI::IsMember(parts));
   app.add_option(
-      "--model", options.models,
-      "a directory, a .safetensors file, a .gguf file, or the name of a shape to fill "
-      "with random weights; without it $QWEN_MODEL, a Qwen3.5 in the hub's cache, or the "
-      "shape qwen3.5-0.8b");
+         "--model", options.models,
+         "a directory, a .safetensors file, a .gguf file, or the name of a shape to fill "
+         "with random weights; without it $QWEN_MODEL, a Qwen3.5 in the hub's cache, or the "
+         "shape qwen3.5-0.8b")
+      ->expected(1, 1 << 20)
+      ->allow_extra_args(false);  // else CLI11 before 2.5 takes [m] for a list of one
   app.add_option("--dtype", options.dtypes, "the type of the matrices; without it as stored")
       ->delimiter(',')
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));

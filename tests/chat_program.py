@@ -169,6 +169,18 @@ class Chat(unittest.TestCase):
         self.assertIn(b"stopped\n", remarks)
         self.assertIn(b"of 100000; memory", out)
 
+    def test_a_cpu_without_an_instruction_is_one_line(self):
+        running = subprocess.Popen([program(), "--model", str(RANDOM), "--threads", "1"],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment())
+        running.stdin.write(b"/help\n")
+        running.stdin.flush()
+        self.assertTrue(running.stdout.readline())
+        running.send_signal(signal.SIGILL)
+        _, remarks = running.communicate(timeout=SECONDS)
+        self.assertEqual(running.returncode, 1)
+        self.assertRegex(remarks, rb"\Athis program was built for another CPU: .*\n\Z")
+
     def test_on_a_terminal(self):
         pid, terminal = pty.fork()
         if pid == 0:

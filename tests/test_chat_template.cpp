@@ -38,7 +38,7 @@ std::string complaint(const Render& render_one) {
       const OrderedJson& expected = one[thinking && one.contains("on") ? "on" : "off"];
       const Prompt prompt = render_one(qwen35(), chat);
       const std::string name = one["name"].get<std::string>() + (thinking ? ", thinking" : "");
-      if (prompt.text != expected["text"]) {
+      if (expected["text"] != prompt.text) {
         return name + ": the text is " + OrderedJson(prompt.text).dump() + ", expected " +
                expected["text"].dump();
       }

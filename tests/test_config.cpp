@@ -39,7 +39,7 @@ LayerType layer_type(const std::string& name) {
 
 void check_equal(const std::string& name, const Config& config, const Json& expected) {
   const auto same = [&](const char* key, const auto& found) {
-    CHECK_MESSAGE(found == expected[key],
+    CHECK_MESSAGE(expected[key] == found,
                   name << ": " << key << " is " << Json(found) << ", expected " << expected[key]);
   };
   same("model_type", config.model_type);

@@ -344,7 +344,7 @@ TEST_CASE("sampler: the same for a vocabulary of 248,320") {
   std::string name;
   Logits logits;
   for (const Json& one : reference()["large"]) {
-    if (name != one["logits"]) logits = large_logits(name = one["logits"]);
+    if (one["logits"] != name) logits = large_logits(name = one["logits"]);
     const auto actual = right(logits, sampling_of(one["sampling"]), one["prompt"], one["answer"]);
     const std::string found = large_complaint(actual, one);
     CHECK_MESSAGE(found.empty(), found << ": " << one.dump());

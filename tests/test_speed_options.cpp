@@ -44,6 +44,12 @@ TEST_CASE("speed options: several models, dtypes and teams make a matrix") {
   CHECK(*options.runs == 10);
 }
 
+TEST_CASE("speed options: a folder may have brackets in its name") {
+  const SpeedOptions options =
+      parsed({"--part", "matrix", "--model", "[m]", "[a,b]", "--model", "[[cc]]"});
+  CHECK(options.models == std::vector<std::string>{"[m]", "[a,b]", "[[cc]]"});
+}
+
 TEST_CASE("speed options: what makes no sense is wrong usage") {
   CHECK(status_of({"--dtype", "f32,bf16"}) == 2);
   CHECK(status_of({"--threads", "1,2", "--part", "threads"}) == 2);

@@ -36,12 +36,19 @@ has_python() {
   python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
-missing_on_debian() { # [python | valgrind]
-  have "$compiler" || case $compiler in
+# The package that a compiler comes from. Only what looks like a compiler's name: apt-get takes a
+# word that ends in "-" as one to remove, and one that begins with "-" as an option.
+compiler_package() {
+  case $compiler in
     c++ | g++) echo g++ ;;
+    g++-[1-9] | g++-[1-9][0-9]) echo "$compiler" ;;
     clang++) echo clang ;;
-    *) echo "$compiler" ;;  # g++-13, …
+    clang++-[1-9] | clang++-[1-9][0-9]) echo "clang-${compiler#clang++-}" ;;
   esac
+}
+
+missing_on_debian() { # [python | valgrind]
+  have "$compiler" || compiler_package
   have cmake || echo cmake
   have ninja || have make || echo ninja-build
   have pkg-config || echo pkg-config
@@ -80,6 +87,7 @@ as_root() {
 # `install_packages valgrind`, for Linux: that, too.
 install_packages() {
   local missing
+  have "$compiler" || [ -n "$(compiler_package)" ] || no_such_compiler
   if have apt-get; then
     missing=$(missing_on_debian "$@" | tr '\n' ' ')
     missing=${missing% }
@@ -93,7 +101,8 @@ install_packages() {
     quietly as_root $apt install -y --no-install-recommends $missing ||
       fail "apt-get could not install the packages; $by_hand"
   elif have brew; then
-    have "$compiler" || fail "no C++ compiler; run: xcode-select --install"
+    have "$compiler" || [ -n "${CXX:-}" ] || fail "no C++ compiler; run: xcode-select --install"
+    have "$compiler" || no_such_compiler
     missing=$(missing_on_macos "$@" | tr '\n' ' ')
     missing=${missing% }
     [ -n "$missing" ] || return 0
@@ -103,8 +112,8 @@ install_packages() {
   elif [ "$(uname)" = Darwin ]; then
     fail "Homebrew is needed to install the libraries; see https://brew.sh"
   elif ! have cmake || ! have pkg-config; then
-    fail "neither apt-get nor brew is here to install with; needed: cmake 3.25, pkg-config, and" \
-      "the libraries in cmake/libraries.cmake"
+    fail "neither apt-get nor brew is here to install with; needed: cmake $least_cmake," \
+      "pkg-config, and the libraries in cmake/libraries.cmake"
   fi
 }
 
@@ -127,11 +136,25 @@ cached() { # folder, variable
   sed -n "s/^$2:[A-Z]*=//p" "$1/CMakeCache.txt" 2>/dev/null
 }
 
+no_such_compiler() { fail "CXX=${CXX:-$compiler}: no such compiler"; }
+
+# CMake says this as well, in several lines.
+least_cmake=$(sed -n 's/^cmake_minimum_required(VERSION \(.*\))/\1/p' CMakeLists.txt)
+check_cmake() {
+  local found
+  found=$(cmake --version | sed -n 's/^cmake version //p')
+  awk -v found="$found" -v least="$least_cmake" 'BEGIN {
+    split(found, f, "."); split(least, l, ".")
+    exit !(f[1] > l[1] || (f[1] == l[1] && f[2] >= l[2]))
+  }' || fail "cmake $found is too old, $least_cmake is needed; \`pip install cmake\` brings one"
+}
+
 # Configures a preset into a folder, unless it is already: by the same compiler, from this place.
 configure() { # preset, folder
   local preset=$1 folder=$2 warnings= generator=Ninja
   have ninja || generator="Unix Makefiles"
-  have "$compiler" || fail "CXX=$CXX: no such compiler"
+  have "$compiler" || no_such_compiler
+  check_cmake
   if [ -e "$folder/build.ninja" ] || [ -e "$folder/Makefile" ]; then
     if [ "$(cached "$folder" CMAKE_HOME_DIRECTORY)" = "$root" ] &&
       { [ -z "${CXX:-}" ] ||
