@@ -169,8 +169,8 @@ void show_times(int T, int chunk) {
 int main(int argc, char** argv) {
   CLI::App app{"Chapter 8: the delta rule in chunks."};
   int chunk = 64, tokens = 512;
-  app.add_option("--chunk", chunk, "tokens at a time")->check(CLI::Range(1, 4096));
-  app.add_option("--tokens", tokens, "tokens to measure with")->check(CLI::Range(1, 65536));
+  add_integer(app, "--chunk", chunk, 1, 4096, "tokens at a time");
+  add_integer(app, "--tokens", tokens, 1, 65536, "tokens to measure with");
   return run_program(app, argc, argv, [&] {
     show_equality(chunk);
     show_counts();

@@ -139,8 +139,7 @@ int main(int argc, char** argv) {
   Options options;
   add_model_options(app, options.model);
   app.add_option("--prompt", options.prompt, "the text to continue");
-  app.add_option("--max-new", options.max_new, "tokens to write at most")
-      ->check(CLI::Range(0, 1 << 20));
+  add_integer(app, "--max-new", options.max_new, 0, 1 << 20, "tokens to write at most");
   app.add_flag("--check", options.check, "compare every operator with its plain version");
   app.add_flag("--profile", options.profile, "print the time by operator");
   return run_program(app, argc, argv, [&] { run(options); });
