@@ -15,8 +15,8 @@ struct Aspect {
   std::function<std::string(const Row&)> text;
 };
 
-std::string counted(const std::optional<int>& count, const std::string& what) {
-  return count ? std::to_string(*count) + " " + what + (*count == 1 ? "" : "s") : "";
+std::string counted(const std::optional<int>& count, const std::string& noun) {
+  return count ? qwen::counted(*count, noun) : "";
 }
 
 const std::vector<Aspect>& aspects() {
