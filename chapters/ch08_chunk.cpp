@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "qwen/chunk.h"
+#include "qwen/counted.h"
 #include "qwen/deltanet.h"
 #include "qwen/ladder.h"
 #include "qwen/machine.h"
@@ -146,7 +147,7 @@ void show_times(int T, int chunk) {
   openblas_set_num_threads(1);
   const Inputs in = make_inputs(T);
   const double peak = ladder::peak_multiply_adds();
-  std::printf("\n%d tokens, %d heads, one thread\n", T, kHeads);
+  std::printf("\n%s, %d heads, one thread\n", counted(T, "token").c_str(), kHeads);
   std::printf("  rule                                ms   of the peak by its count\n");
   const auto measure = [&](const char* name, const Rule& rule, double count) {
     const double s = seconds(in, rule);

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "qwen/check.h"
+#include "qwen/counted.h"
 #include "qwen/model.h"
 #include "qwen/options.h"
 #include "qwen/profile.h"
@@ -116,7 +117,7 @@ void run(const Options& options) {
   if (options.check) ops = checked_ops(ops, plain_ops());
 
   const std::vector<int> ids = encode_prompt(tokenizer, options.prompt);
-  std::printf("the prompt is %zu tokens\n", ids.size());
+  std::printf("the prompt is %s\n", counted(ids.size(), "token").c_str());
 
   const auto start = std::chrono::steady_clock::now();
   State state = empty_state(model.config);

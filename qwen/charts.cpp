@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "qwen/counted.h"
 #include "qwen/svg.h"
 
 namespace qwen {
