@@ -28,7 +28,7 @@ constexpr int kDv = 48;
 
 struct Options {
   int pairs = 8, overwrite = 1, size = 64;  // size: of a key, the rows of S
-  float decay = 0.9f, beta = 1, angle = 90;
+  double decay = 0.9, beta = 1, angle = 90;
 };
 
 double dot(const float* x, const float* y, int n) {
