@@ -67,6 +67,9 @@ void add_options(CLI::App& app, Options& options) {
                "print text and ids of what the model would read, as JSON, and end");
   app.add_flag("--stats", options.stats, "after each answer: what it took");
   app.callback([&] {
+    if (app.count("--messages") > 0 && options.messages.empty()) {
+      throw CLI::ValidationError("--messages", "found nothing, expected the name of a file, or -");
+    }
     if (!options.print_prompt || is_once(options)) return;
     throw CLI::ValidationError("--print-prompt", "needs --prompt or --messages");
   });

@@ -57,6 +57,9 @@ std::vector<int> prompt_ids(const Tokenizer& tokenizer, const ChatTemplate& form
                             std::string_view text, const JsonObject& object) {
   if (!object.has("messages")) {
     const std::string prompt = object.string("prompt");
+    for (const char* key : {"tools", "enable_thinking"}) {
+      if (object.has(key)) object.fail(key, "it beside messages, not beside a prompt");
+    }
     expect_room(tokenizer, prompt, context);
     return encode_prompt(tokenizer, prompt);
   }

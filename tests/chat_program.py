@@ -94,7 +94,7 @@ class Chat(unittest.TestCase):
 
     def test_wrong_usage_is_2(self):
         for arguments in (["--print-prompt"], ["--temperature", "nan", "--prompt", "a"], ["--what"],
-                          ["--think", "--no-think"], ["--max-new", "-1"]):
+                          ["--think", "--no-think"], ["--max-new", "-1"], ["--messages", ""]):
             run = Run(*arguments)
             self.assertEqual(run.status, 2, arguments)
             self.assertEqual(run.out, "")
@@ -116,6 +116,13 @@ class Chat(unittest.TestCase):
         run = Run("--messages", unanswerable)
         self.assertEqual(run.status, 1)
         self.assertEqual(run.remarks, "[chat template] no message of a user that asks something\n")
+
+    def test_thinking_is_refused_where_the_template_knows_none(self):
+        model = self.with_context(512)
+        (model / "chat_template.jinja").write_text("another")
+        run = Run("--think", "--prompt", "a", model=model)
+        self.assertEqual(run.status, 1)
+        self.assertTrue(run.remarks.endswith("--think: this model's chat template knows no thinking\n"))
 
     def test_lines_that_cannot_be_done_are_a_failure_and_hold_up_nobody(self):
         run = Run("--max-new", "1", lines=["/nothing", "/SAVE x", "Hello"])

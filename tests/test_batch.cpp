@@ -660,6 +660,8 @@ TEST_CASE("prompts: a line that is wrong says where and why") {
   CHECK(error_in("{\"messages\": []}") == "list:1: [chat template] there are no messages");
   CHECK(error_in("{\"messages\": [], \"prompt\": \"a\"}") ==
         "list:1: prompt is \"a\", expected nothing beside messages");
+  CHECK(error_in("{\"prompt\": \"a\", \"tools\": []}") ==
+        "list:1: tools is [], expected it beside messages, not beside a prompt");
   CHECK(error_in("{\"messages\": 5}").starts_with("list:1: messages is 5"));
   CHECK(error_in("{\"prompt\": " + std::string(100000, '[')) ==
         "list:1: JSON nested more than 100 deep");
