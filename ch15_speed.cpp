@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "qwen/blas_kernel.h"
+#include "qwen/counted.h"
 #include "qwen/interrupt.h"
 #include "qwen/program.h"
 #include "qwen/random_model.h"
@@ -93,14 +94,14 @@ void print_measured(const SpeedOptions& options, const std::string& text) {
 
 void print_heading(const SpeedOptions& options, const Speed& speed, const OrderedJson& machine) {
   char text[512];
-  std::snprintf(
-      text, sizeof text,
-      "model: %s, %.0f million parameters; %d threads\n"
-      "%s run: prefill %d tokens, decode %d; a first run, then up to %d more, shuffled%s\n"
-      "load average %.2f\n",
-      speed.source.name.c_str(), parameter_count(speed.source.config) / 1e6, speed.threads,
-      speed.full ? "full" : "quick", speed.prompt, speed.steps, speed.rounds.count,
-      speed.full ? ", in processes of their own" : "", load_average());
+  std::snprintf(text, sizeof text,
+                "model: %s, %.0f million parameters; %s\n"
+                "%s run: prefill %s, decode %d; a first run, then up to %d more, shuffled%s\n"
+                "load average %.2f\n",
+                speed.source.name.c_str(), parameter_count(speed.source.config) / 1e6,
+                counted(speed.threads, "thread").c_str(), speed.full ? "full" : "quick",
+                counted(speed.prompt, "token").c_str(), speed.steps, speed.rounds.count,
+                speed.full ? ", in processes of their own" : "", load_average());
   print_measured(options, describe(machine) + text);
 }
 

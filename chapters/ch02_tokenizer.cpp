@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "qwen/config.h"
+#include "qwen/counted.h"
 #include "qwen/embedding.h"
 #include "qwen/program.h"
 #include "qwen/tokenizer.h"
@@ -81,8 +82,8 @@ void show_stream(const Tokenizer& tokenizer, const std::string& text) {
 
 void show_marker(const Tokenizer& tokenizer, const std::string& marker) {
   const auto as_text = encode(tokenizer, marker, AddedTokens::as_text);
-  std::printf("\n%s as a marker: id %s; as a user's text: %zu ids\n", marker.c_str(),
-              numbers(encode(tokenizer, marker)).c_str(), as_text.size());
+  std::printf("\n%s as a marker: id %s; as a user's text: %s\n", marker.c_str(),
+              numbers(encode(tokenizer, marker)).c_str(), counted(as_text.size(), "id").c_str());
 }
 
 // x [T, hidden_size], table [vocab_size, hidden_size] -> [T]: for each row of x the row of the

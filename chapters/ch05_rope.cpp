@@ -138,8 +138,7 @@ void show(double theta) {
 int main(int argc, char** argv) {
   CLI::App app{"Chapter 5: rotary position embedding."};
   double theta = 1e7;
-  app.add_option("--theta", theta, "rope_theta: the larger, the slower the slow hands")
-      ->check(CLI::PositiveNumber)
+  add_number(app, "--theta", theta, 1, 1e18, "rope_theta: the larger, the slower the slow hands")
       ->capture_default_str();
   return run_program(app, argc, argv, [&] { show(theta); });
 }

@@ -28,7 +28,7 @@ constexpr int kDv = 48;
 
 struct Options {
   int pairs = 8, overwrite = 1, size = 64;  // size: of a key, the rows of S
-  float decay = 0.9f, beta = 1, angle = 90;
+  double decay = 0.9, beta = 1, angle = 90;
 };
 
 double dot(const float* x, const float* y, int n) {
@@ -195,11 +195,11 @@ int main(int argc, char** argv) {
   CLI::App app{"Chapter 7: the delta rule as an associative memory."};
   Options o;
   const int people = static_cast<int>(kPeople.size());
-  app.add_option("--pairs", o.pairs, "pairs to store")->check(CLI::Range(1, people));
-  app.add_option("--overwrite", o.overwrite, "which of them moves")->check(CLI::Range(1, people));
-  app.add_option("--decay", o.decay, "what is left after a token")->check(CLI::Range(1e-6, 1.0));
-  app.add_option("--beta", o.beta, "how much of a value is replaced")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--angle", o.angle, "degrees between the first keys")->check(CLI::Range(1, 90));
-  app.add_option("--size", o.size, "of a key: the rows of S")->check(CLI::Range(4, 512));
+  add_integer(app, "--pairs", o.pairs, 1, people, "pairs to store");
+  add_integer(app, "--overwrite", o.overwrite, 1, people, "which of them moves");
+  add_number(app, "--decay", o.decay, 1e-6, 1, "what is left after a token");
+  add_number(app, "--beta", o.beta, 0, 1, "how much of a value is replaced");
+  add_number(app, "--angle", o.angle, 1, 90, "degrees between the first keys");
+  add_integer(app, "--size", o.size, 4, 512, "of a key: the rows of S");
   return run_program(app, argc, argv, [&] { show(o); });
 }

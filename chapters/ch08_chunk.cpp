@@ -17,6 +17,7 @@
 
 #include "qwen/blas_kernel.h"
 #include "qwen/chunk.h"
+#include "qwen/counted.h"
 #include "qwen/deltanet.h"
 #include "qwen/ladder.h"
 #include "qwen/machine.h"
@@ -147,7 +148,7 @@ void show_times(int T, int chunk) {
   openblas_set_num_threads(1);
   const Inputs in = make_inputs(T);
   const double peak = ladder::peak_multiply_adds();
-  std::printf("\n%d tokens, %d heads, one thread\n", T, kHeads);
+  std::printf("\n%s, %d heads, one thread\n", counted(T, "token").c_str(), kHeads);
   std::printf("  rule                                ms   of the peak by its count\n");
   const auto measure = [&](const char* name, const Rule& rule, double count) {
     const double s = seconds(in, rule);
@@ -170,8 +171,8 @@ void show_times(int T, int chunk) {
 int main(int argc, char** argv) {
   CLI::App app{"Chapter 8: the delta rule in chunks."};
   int chunk = 64, tokens = 512;
-  app.add_option("--chunk", chunk, "tokens at a time")->check(CLI::Range(1, 4096));
-  app.add_option("--tokens", tokens, "tokens to measure with")->check(CLI::Range(1, 65536));
+  add_integer(app, "--chunk", chunk, 1, 4096, "tokens at a time");
+  add_integer(app, "--tokens", tokens, 1, 65536, "tokens to measure with");
   return run_program(app, argc, argv, [&] {
     choose_blas_kernel(argv);
     show_equality(chunk);

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "qwen/check.h"
+#include "qwen/counted.h"
 #include "qwen/model.h"
 #include "qwen/options.h"
 #include "qwen/profile.h"
@@ -116,7 +117,7 @@ void run(const Options& options) {
   if (options.check) ops = checked_ops(ops, plain_ops());
 
   const std::vector<int> ids = encode_prompt(tokenizer, options.prompt);
-  std::printf("the prompt is %zu tokens\n", ids.size());
+  std::printf("the prompt is %s\n", counted(ids.size(), "token").c_str());
 
   const auto start = std::chrono::steady_clock::now();
   State state = empty_state(model.config);
@@ -139,8 +140,7 @@ int main(int argc, char** argv) {
   Options options;
   add_model_options(app, options.model);
   app.add_option("--prompt", options.prompt, "the text to continue");
-  app.add_option("--max-new", options.max_new, "tokens to write at most")
-      ->check(CLI::Range(0, 1 << 20));
+  add_integer(app, "--max-new", options.max_new, 0, 1 << 20, "tokens to write at most");
   app.add_flag("--check", options.check, "compare every operator with its plain version");
   app.add_flag("--profile", options.profile, "print the time by operator");
   return run_program(app, argc, argv, [&] { run(options); });

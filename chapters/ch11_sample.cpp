@@ -192,7 +192,6 @@ int main(int argc, char** argv) {
   add_model_options(app, options.model);
   add_sampling_options(app, options.sampling);
   app.add_option("--prompt", options.prompt, "the text to continue");
-  app.add_option("--max-new", options.max_new, "tokens to write at most")
-      ->check(CLI::Range(0, 1 << 20));
+  add_integer(app, "--max-new", options.max_new, 0, 1 << 20, "tokens to write at most");
   return run_program(app, argc, argv, [&] { run(options); });
 }

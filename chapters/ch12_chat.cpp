@@ -14,8 +14,10 @@
 #include <cstdlib>
 
 #include "qwen/chat_session.h"
+#include "qwen/counted.h"
 #include "qwen/find_template.h"
 #include "qwen/hub_cache.h"
+#include "qwen/input.h"
 #include "qwen/interrupt.h"
 #include "qwen/line_input.h"
 #include "qwen/messages_json.h"
@@ -51,22 +53,23 @@ void add_options(CLI::App& app, Options& options) {
       ->allow_extra_args(false);
   app.add_option("--messages", options.messages,
                  "go on with a conversation: a JSON list of messages, or an object with messages, "
-                 "tools, enable_thinking");
+                 "tools, enable_thinking; -: from stdin");
   app.add_option("--system", options.system, "a system message to begin with")
       ->excludes("--messages");
   app.add_flag("--think", options.thinks, "think before answering");
   app.add_flag("--no-think", options.thinks_not, "answer at once")->excludes("--think");
-  app.add_option("--max-new", options.max_new, "most tokens of an answer")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
-  app.add_option("--loop-stop", options.loop_stop,
-                 "end an answer after so many tokens of exact repetition (0: never)")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
+  add_integer(app, "--max-new", options.max_new, 0, 1 << 20, "most tokens of an answer")
+      ->capture_default_str();
+  add_integer(app, "--loop-stop", options.loop_stop, 0, 1 << 20,
+              "end an answer after so many tokens of exact repetition (0: never)")
+      ->capture_default_str();
   app.add_flag("--print-prompt", options.print_prompt,
                "print text and ids of what the model would read, as JSON, and end");
   app.add_flag("--stats", options.stats, "after each answer: what it took");
   app.callback([&] {
+    if (app.count("--messages") > 0 && options.messages.empty()) {
+      throw CLI::ValidationError("--messages", "found nothing, expected the name of a file, or -");
+    }
     if (!options.print_prompt || is_once(options)) return;
     throw CLI::ValidationError("--print-prompt", "needs --prompt or --messages");
   });
@@ -88,13 +91,22 @@ void choose_model(const CLI::App& app, ModelOptions& options) {
 Chat begin_chat(const Options& options) {
   Chat chat;
   if (!options.messages.empty()) {
-    chat = chat_from_json(read_ordered_json(options.messages), options.messages);
+    const std::string name = name_of_input(options.messages);
+    chat = chat_from_json(parse_ordered_json(read_input(options.messages), name), name);
   }
   if (!options.system.empty()) {
     chat.messages.push_back({Role::system, repair_utf8(options.system)});
   }
   if (options.thinks || options.thinks_not) chat.enable_thinking = options.thinks;
   return chat;
+}
+
+// Where the last message is the assistant's, it has been thought about already.
+std::string remark_on_continuing(const Options& options) {
+  const bool asked = options.thinks || options.thinks_not;
+  const char* option = options.thinks ? "--think" : "--no-think";
+  return "the last message is the assistant's: it is continued" +
+         (asked ? std::string(", and ") + option + " changes nothing" : "");
 }
 
 void print_prompt(const Options& options, const Tokenizer& tokenizer, const ChatTemplate& form) {
@@ -105,6 +117,7 @@ void print_prompt(const Options& options, const Tokenizer& tokenizer, const Chat
   const Prompt prompt = render(form, tokenizer, chat);
   const OrderedJson json = {{"text", prompt.text}, {"ids", prompt.ids}};
   std::printf("%s\n", python_json(json).c_str());
+  if (chat.messages.back().role == Role::assistant) remark(remark_on_continuing(options));
 }
 
 // The answer goes to stdout as it comes, what was thought before to stderr, dimmed.
@@ -129,11 +142,10 @@ class Display {
   bool thinks_ = false;
 };
 
-// Shows an answer while `speak` makes it.
+// Shows an answer while `speak` makes it. The first Ctrl-C stops it.
 template <class Speak>
 void show_answer(ChatSession& session, const Options& options, Speak speak) {
   Display display;
-  watch_for_interrupt();
   const std::string ending = speak(
       [&](Section section, std::string_view text) { display.show(section, text); }, interrupted);
   display.end();
@@ -141,30 +153,37 @@ void show_answer(ChatSession& session, const Options& options, Speak speak) {
   if (options.stats) std::printf("%s\n", describe(session.last, session).c_str());
 }
 
-void answer_once(ChatSession& session, const Options& options) {
+// Answers the messages as they are.
+void answer_messages(ChatSession& session, const Options& options) {
   const std::vector<Message>& messages = session.conversation.chat.messages;
-  if (options.prompts.empty()) {
-    if (!messages.empty() && messages.back().role == Role::assistant) {
-      remark("the last message is the assistant's: it is continued");
-    }
-    show_answer(session, options, [&](const OnText& on_text, const WantsToStop& stop) {
-      session.last = answer(session.voice, session.conversation, session.options, on_text, stop);
-      return ending_remark(session.last, session.options);
-    });
-  }
+  const bool continues = !messages.empty() && messages.back().role == Role::assistant;
+  show_answer(session, options, [&](const OnText& on_text, const WantsToStop& stop) {
+    session.last = answer(session.voice, session.conversation, session.options, on_text, stop);
+    return ending_remark(session.last, session.options);
+  });
+  // Not before: what cannot be continued is an error.
+  if (continues) remark(remark_on_continuing(options));
+}
+
+void answer_once(ChatSession& session, const Options& options) {
+  watch_for_interrupt();
+  if (options.prompts.empty()) answer_messages(session, options);
   for (const std::string& text : options.prompts) {
+    if (interrupted()) break;
     show_answer(session, options, [&](const OnText& on_text, const WantsToStop& stop) {
       return say(session, repair_utf8(text), on_text, stop);
     });
   }
+  if (interrupted()) throw std::runtime_error("interrupted: the answer is not complete");
 }
 
 void talk(ChatSession& session, const Options& options) {
   LineInput input;
   if (input.is_terminal()) remark("/help lists the commands, Ctrl-D ends the program");
+  int refused = 0;
   watch_for_interrupt();
   while (const auto line = input.next()) {
-    const std::string text = repair_utf8(strip(*line));
+    const std::string text(strip(*line));
     if (text.empty()) continue;
     try {
       if (is_command(text)) {
@@ -172,11 +191,13 @@ void talk(ChatSession& session, const Options& options) {
         std::fflush(stdout);
         continue;
       }
+      watch_for_interrupt();
       show_answer(session, options, [&](const OnText& on_text, const WantsToStop& stop) {
-        return say(session, text, on_text, stop);
+        return say(session, repair_utf8(text), on_text, stop);
       });
     } catch (const std::invalid_argument& error) {
       remark(error.what());
+      ++refused;
     } catch (const std::runtime_error& error) {
       // A file that is not there need not end a conversation; without a human, nobody would notice.
       if (!is_command(text) || !input.is_terminal()) throw;
@@ -184,7 +205,11 @@ void talk(ChatSession& session, const Options& options) {
     }
     watch_for_interrupt();
   }
-  if (input.is_terminal()) std::fputs("\n", stderr);
+  if (input.is_terminal()) {
+    std::fputs("\n", stderr);
+  } else if (refused > 0) {
+    throw std::runtime_error(counted(refused, "line") + " could not be done");
+  }
 }
 
 void run(const CLI::App& app, Options& options) {
@@ -194,6 +219,9 @@ void run(const CLI::App& app, Options& options) {
   const FoundTemplate found = find_template(path, read_config(path));
   for (const std::string& line : tokenizer.remarks) remark(line);
   for (const std::string& line : found.remarks) remark(line);
+  if (options.thinks && found.form.form != ChatForm::qwen3_5) {
+    throw std::invalid_argument("--think: this model's chat template knows no thinking");
+  }
   if (options.print_prompt) return print_prompt(options, tokenizer, found.form);
 
   Model model = open_model(options.model);

@@ -8,15 +8,13 @@
 //   ch13_batch prompts.jsonl > answers.jsonl
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 
 #include "qwen/batch_speed.h"
 #include "qwen/conversation.h"
-#include "qwen/file.h"
+#include "qwen/counted.h"
 #include "qwen/find_template.h"
+#include "qwen/input.h"
 #include "qwen/interrupt.h"
 #include "qwen/options.h"
 #include "qwen/prompts.h"
@@ -50,6 +48,12 @@ constexpr double kMiB = 1 << 20;
 
 // ---- a file of prompts ----
 
+// What has become of the lines so far.
+struct Progress {
+  std::size_t done = 0, failed = 0, tokens = 0;
+  std::size_t answered() const { return done - failed; }
+};
+
 std::string status_of(const Scheduler& scheduler, std::size_t answered, std::size_t total) {
   char text[200];
   std::snprintf(text, sizeof text,
@@ -73,19 +77,14 @@ std::vector<PromptLine> prompts_of(const Options& options, const Setup& at) {
   defaults.max_tokens = options.max_new;
   const FoundTemplate found = find_template(options.model.model, at.model.config);
   for (const std::string& remark : found.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
-  if (options.file == "-") {
-    const std::string all{std::istreambuf_iterator<char>(std::cin), {}};
-    if (std::ferror(stdin)) throw std::runtime_error("stdin cannot be read");
-    return read_prompts(all, "stdin", at.tokenizer, found.form, defaults);
-  }
-  return read_prompts(text(*map_file(options.file)), options.file, at.tokenizer, found.form,
-                      defaults);
+  return read_prompts(read_input(options.file), name_of_input(options.file), at.tokenizer,
+                      found.form, at.model.config.max_position_embeddings, defaults);
 }
 
 void answer_file(const Options& options, const Setup& at) {
   std::vector<PromptLine> lines = prompts_of(options, at);
   const std::size_t total = lines.size();
-  std::size_t answered = 0, failed = 0, tokens = 0;
+  Progress progress;
   StatusLine status;
   const auto start = std::chrono::steady_clock::now();
   watch_for_interrupt();
@@ -95,25 +94,26 @@ void answer_file(const Options& options, const Setup& at) {
         status.clear();
         if (!line.error.empty()) std::fprintf(stderr, "%s\n", line.error.c_str());
         print_line(answer_json(at.tokenizer, line));
-        ++answered;
-        failed += !line.error.empty();
-        tokens += line.answer.ids.size();
+        ++progress.done;
+        progress.failed += !line.error.empty();
+        progress.tokens += line.answer.ids.size();
       },
       [&](const Scheduler& scheduler) {
-        if (status.due()) status.show(status_of(scheduler, answered, total));
+        if (status.due()) status.show(status_of(scheduler, progress.answered(), total));
         return !interrupted();
       });
   status.clear();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::fprintf(stderr, "%zu of %zu answered, %zu tokens in %.1f s: %.0f tokens/s\n", answered,
-               total, tokens, seconds.count(), static_cast<double>(tokens) / seconds.count());
-  if (answered < total) {
-    throw std::runtime_error("interrupted: the first " + std::to_string(answered) + " of " +
-                             std::to_string(total) + " prompts have their answers");
+  std::fprintf(stderr, "%zu of %zu answered, %s in %.1f s: %.0f tokens/s\n", progress.answered(),
+               total, counted(progress.tokens, "token").c_str(), seconds.count(),
+               static_cast<double>(progress.tokens) / seconds.count());
+  const std::string of_all = " of " + counted(total, "prompt");
+  if (progress.done < total) {
+    throw std::runtime_error("interrupted: the first " + std::to_string(progress.done) + of_all +
+                             " are done");
   }
-  if (failed > 0) {
-    throw std::runtime_error(std::to_string(failed) + " of " + std::to_string(total) +
-                             " prompts could not be answered");
+  if (progress.failed > 0) {
+    throw std::runtime_error(std::to_string(progress.failed) + of_all + " could not be answered");
   }
 }
 
@@ -132,7 +132,8 @@ constexpr const char* kPrompts = R"({"prompt": "Q: Where does Ada live?\nA:", "s
 std::vector<PromptLine> built_in_prompts(const Setup& at) {
   Request defaults;
   defaults.max_tokens = 20;
-  return read_prompts(kPrompts, "the built-in list", at.tokenizer, {}, defaults);
+  return read_prompts(kPrompts, "the built-in list", at.tokenizer, {},
+                      at.model.config.max_position_embeddings, defaults);
 }
 
 Scheduler queue_of(const Setup& at, const std::vector<PromptLine>& prompts,
@@ -261,25 +262,20 @@ int main(int argc, char** argv) {
   add_sampling_options(app, options.sampling);
   app.add_option("file", options.file,
                  "prompts, one JSON object a line; -: from stdin; none: a demonstration");
-  app.add_option("--max-new", options.max_new,
-                 "tokens of an answer at most, where a line says none")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
-  app.add_option("--sequences", options.limits.sequences, "sequences at once, at most")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--rows", options.limits.rows, "rows of a step, at most")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--memory", options.memory, "MiB for the states of all sequences together")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e9));
+  add_integer(app, "--max-new", options.max_new, 0, 1 << 20,
+              "tokens of an answer at most, where a line says none")
+      ->capture_default_str();
+  add_integer(app, "--sequences", options.limits.sequences, 1, 1 << 20,
+              "sequences at once, at most")
+      ->capture_default_str();
+  add_integer(app, "--rows", options.limits.rows, 1, 1 << 20, "rows of a step, at most")
+      ->capture_default_str();
+  add_number(app, "--memory", options.memory, 0, 1e9,
+             "MiB for the states of all sequences together")
+      ->capture_default_str();
   app.add_flag("--speed", options.speed,
                "of the demonstration only how speed grows with the batch");
   app.callback([&] {
-    if (std::isnan(options.memory)) {  // in no range, and outside of none
-      throw CLI::ValidationError("--memory", "found nan, expected a number of MiB");
-    }
     if (options.limits.rows >= options.limits.sequences) return;
     throw CLI::ValidationError("--rows", "each of --sequences needs a row in every step");
   });

@@ -211,8 +211,7 @@ int main(int argc, char** argv) {
   Session at;
   at.max_new = 64;
   add_model_options(app, options);
-  app.add_option("--max-new", at.max_new, "tokens of an answer at most")
-      ->check(CLI::Range(1, 1 << 20));
+  add_integer(app, "--max-new", at.max_new, 1, 1 << 20, "tokens of an answer at most");
   return run_program(app, argc, argv, [&] {
     at.model = open_model(options);
     at.mtp = load_mtp(at.model.config, open_checkpoint(options.model), chosen_dtype(options));

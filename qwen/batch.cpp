@@ -11,8 +11,18 @@
 namespace qwen {
 namespace {
 
-bool can_write(const Running& running) {
-  return unread(running) == 0;
+// Those whose next token is wanted.
+std::vector<Running*> writers_of(Batch& batch) {
+  std::vector<Running*> writers;
+  for (Running& running : batch) {
+    if (unread(running) == 0) writers.push_back(&running);
+  }
+  return writers;
+}
+
+void fail(Running& running, const std::string& why) {
+  if (running.error.empty()) running.error = why;  // what came first is the cause
+  running.ended = true;
 }
 
 // Takes those whose answers have ended out of the batch.
@@ -80,19 +90,22 @@ Tensor2 read_rows(const Model& model, const Ops& ops, Batch& batch, const std::v
     ids.insert(ids.end(), next, next + rows[i]);
     shares.push_back({&batch[i].state, rows[i]});
   }
-  const Tensor2 hidden = hidden_states(model, ops, ids, shares);
+  const Tensor2 hidden =
+      hidden_states(model, ops, ids, shares,
+                    [&](std::size_t i, const std::string& what) { fail(batch[i], what); });
 
   // The head is wide: it runs on the rows whose next token is wanted, and no others.
-  const auto writers = std::count_if(batch.begin(), batch.end(), can_write);
-  if (writers == 0) return uninit(0, model.config.vocab_size);
-  Tensor2 last = uninit(writers, model.config.hidden_size);
+  const std::vector<Running*> writers = writers_of(batch);
+  if (writers.empty()) return uninit(0, model.config.vocab_size);
+  Tensor2 last = uninit(writers.size(), model.config.hidden_size);
   int end = 0, writer = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     end += rows[i];
-    if (!can_write(batch[i])) continue;
+    if (unread(batch[i]) > 0) continue;
     std::copy_n(row(hidden, end - 1), dim(hidden, 1), row(last, writer++));
   }
-  return head(model, ops, last);
+  return head(model, ops, last,
+              [&](std::size_t i, const std::string& what) { fail(*writers[i], what); });
 }
 
 int choose(Running& running, std::span<const float> logits) {
@@ -118,10 +131,7 @@ void add_token(const Config& config, Running& running, int id) {
 
 std::vector<Running> step(const Model& model, const Ops& ops, Batch& batch, int max_rows) {
   const Tensor2 logits = read_rows(model, ops, batch, share_rows(batch, max_rows));
-  std::vector<Running*> writers;
-  for (Running& running : batch) {
-    if (can_write(running)) writers.push_back(&running);
-  }
+  const std::vector<Running*> writers = writers_of(batch);
   // Choosing from a large vocabulary takes a while; each looks only at what is its own.
   std::vector<int> chosen(writers.size());
   parallel_for(static_cast<int>(writers.size()), 1, [&](int begin, int end) {
@@ -129,7 +139,9 @@ std::vector<Running> step(const Model& model, const Ops& ops, Batch& batch, int 
       chosen[i] = choose(*writers[i], {row(logits, i), logits.shape(1)});
     }
   });
-  for (std::size_t i = 0; i < writers.size(); ++i) add_token(model.config, *writers[i], chosen[i]);
+  for (std::size_t i = 0; i < writers.size(); ++i) {
+    if (!writers[i]->ended) add_token(model.config, *writers[i], chosen[i]);
+  }
   return leave(batch);
 }
 

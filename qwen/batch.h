@@ -38,6 +38,7 @@ struct Running {
   std::mt19937_64 generator;  // its own: what others draw must not change what it draws
   Answer answer;
   bool ended = false;
+  std::string error;  // one line: why it has ended without the rest of its answer; else empty
 };
 
 // Who runs, in the order in which they joined. Joining is push_back, leaving is erase.
@@ -62,7 +63,8 @@ int unread(const Running& running);
 std::vector<int> share_rows(const Batch& batch, int max_rows);
 
 // Reads so many rows of each sequence, all in one forward -> logits [n, vocab_size] for the n
-// sequences that have nothing unread now, in their order.
+// sequences that have nothing unread now, in their order. One with a value that is not finite has
+// ended with its error; the others are as if it had not been there.
 Tensor2 read_rows(const Model& model, const Ops& ops, Batch& batch, const std::vector<int>& rows);
 
 // The next token of a sequence that has nothing unread, drawn from its logits [vocab_size].

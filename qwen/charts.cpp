@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "qwen/counted.h"
 #include "qwen/svg.h"
 
 namespace qwen {
@@ -15,8 +16,8 @@ struct Aspect {
   std::function<std::string(const Row&)> text;
 };
 
-std::string counted(const std::optional<int>& count, const std::string& what) {
-  return count ? std::to_string(*count) + " " + what + (*count == 1 ? "" : "s") : "";
+std::string counted(const std::optional<int>& count, const std::string& noun) {
+  return count ? qwen::counted(*count, noun) : "";
 }
 
 const std::vector<Aspect>& aspects() {

@@ -20,7 +20,8 @@ struct ChatSession {
 std::string say(ChatSession& session, const std::string& text, const OnText& on_text = {},
                 const WantsToStop& wants_to_stop = {});
 
-// Whether a line is for the program and not for the model.
+// Whether a line is for the program and not for the model: it begins with / and a whole word of
+// ASCII letters. "/etc/hosts is missing" is a message.
 bool is_command(const std::string& line);
 
 // /help, /reset, /think, /save FILE, /load FILE, /stats. Returns what to tell the user.

@@ -14,7 +14,7 @@ constexpr std::string_view kMarkers[] = {"<|im_start|>",    "<|im_end|>",      "
 // The text of a conversation as it is written, and its ids.
 class Writer {
  public:
-  explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  Writer(const Tokenizer& tokenizer, int context) : tokenizer_(tokenizer), context_(context) {}
 
   // What the template says: markers in it are markers.
   void write(std::string_view text) {
@@ -58,12 +58,14 @@ class Writer {
 
   // Ordinary text between two markers is one piece for the tokenizer.
   void end_stretch() {
+    expect_room(tokenizer_, stretch_, context_ - static_cast<int>(prompt_.ids.size()));
     const std::vector<int> ids = encode(tokenizer_, stretch_, AddedTokens::as_text);
     prompt_.ids.insert(prompt_.ids.end(), ids.begin(), ids.end());
     stretch_.clear();
   }
 
   const Tokenizer& tokenizer_;
+  const int context_;
   Prompt prompt_;
   std::string stretch_;
 };
@@ -74,9 +76,8 @@ class Writer {
 
 // ---- ChatML ----
 
-Prompt render_chatml(const ChatTemplate& form, const Tokenizer& tokenizer, const Chat& chat) {
+Prompt render_chatml(const ChatTemplate& form, const Chat& chat, Writer out) {
   if (!chat.tools.empty()) fail("this model's template knows no tools");
-  Writer out(tokenizer);
   const std::vector<Message>& messages = chat.messages;
   if (messages.front().role != Role::system && !form.default_system.empty()) {
     out.write("<|im_start|>system\n" + form.default_system + "<|im_end|>\n");
@@ -209,14 +210,13 @@ void write_result(const std::vector<Message>& messages, std::size_t n, Writer& o
   if (n + 1 == messages.size() || !is_tool(n + 1)) out.write("<|im_end|>\n");
 }
 
-Prompt render_qwen3_5(const ChatTemplate& form, const Tokenizer& tokenizer, const Chat& chat) {
+Prompt render_qwen3_5(const ChatTemplate& form, const Chat& chat, Writer out) {
   const std::vector<Message>& messages = chat.messages;
   const std::size_t question = last_question(messages);
   const bool continues = messages.back().role == Role::assistant;
   if (continues && !messages.back().tool_calls.empty()) {
     fail("the last message calls a tool: a message with its result must follow");
   }
-  Writer out(tokenizer);
   write_system(chat, out);
   for (std::size_t n = 0; n < messages.size(); ++n) {
     const Message& message = messages[n];
@@ -246,10 +246,11 @@ Prompt render_qwen3_5(const ChatTemplate& form, const Tokenizer& tokenizer, cons
 
 }  // namespace
 
-Prompt render(const ChatTemplate& form, const Tokenizer& tokenizer, const Chat& chat) {
+Prompt render(const ChatTemplate& form, const Tokenizer& tokenizer, const Chat& chat, int context) {
   if (chat.messages.empty()) fail("there are no messages");
-  return form.form == ChatForm::qwen3_5 ? render_qwen3_5(form, tokenizer, chat)
-                                        : render_chatml(form, tokenizer, chat);
+  const Writer out(tokenizer, context);
+  return form.form == ChatForm::qwen3_5 ? render_qwen3_5(form, chat, out)
+                                        : render_chatml(form, chat, out);
 }
 
 }  // namespace qwen

@@ -6,6 +6,7 @@
 // conversation is never tokenised as a whole, but marker by marker, and piece by piece between.
 #pragma once
 
+#include <climits>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,9 @@ struct Prompt {
 
 // The prompt for the next answer. Where the last message is the assistant's, that one is left open,
 // to be continued. std::invalid_argument, one line, for what the template does not take: no
-// messages, no question, a system message that is not the first, tools where it knows none.
-Prompt render(const ChatTemplate& form, const Tokenizer& tokenizer, const Chat& chat);
+// messages, no question, a system message that is not the first, tools where it knows none; and for
+// a text that is certainly more than `context` tokens (expect_room).
+Prompt render(const ChatTemplate& form, const Tokenizer& tokenizer, const Chat& chat,
+              int context = INT_MAX);
 
 }  // namespace qwen

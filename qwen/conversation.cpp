@@ -18,7 +18,8 @@ void check_room(const Config& config, const Prompt& prompt) {
                               ": say less, or /reset");
 }
 
-// Goes back to where the prompt and the sequence part, and writes down what that costs.
+// Goes back to where the prompt and the sequence part, and writes down what that costs. The last
+// message is new; what is read and comes before it has been read before.
 void reuse(const Voice& voice, Conversation& conversation, const Prompt& prompt,
            AnswerStats& stats) {
   Sequence& sequence = conversation.sequence;
@@ -27,14 +28,17 @@ void reuse(const Voice& voice, Conversation& conversation, const Prompt& prompt,
       std::mismatch(sequence.ids.begin(), sequence.ids.end(), prompt.ids.begin(), prompt.ids.end());
   const int parting = static_cast<int>(here - sequence.ids.begin());
   stats.known = reuse_prefix(sequence, prompt.ids);
-  if (stats.known == held) return;
+  if (stats.known == held && !conversation.is_loaded) return;
 
-  const std::size_t before = conversation.turns;
-  const int new_from = before < prompt.turns.size() ? prompt.turns[before] : prompt.history();
-  stats.again = std::max(0, new_from - stats.known);
-  const bool in_answer =
-      before > 0 && before <= prompt.turns.size() && parting >= prompt.turns[before - 1];
-  stats.why = !in_answer ? "earlier messages now stand in other words"
+  const auto turn = [&](std::size_t from_end) {
+    return from_end <= prompt.turns.size() ? prompt.turns[prompt.turns.size() - from_end] : 0;
+  };
+  const int answer_before = turn(3), last_message = turn(2);
+  stats.again = std::max(0, last_message - stats.known);
+  if (stats.again == 0) return;
+  stats.why = conversation.is_loaded    ? "the conversation was loaded"
+              : parting < answer_before ? "earlier messages now stand in other words"
+              : parting >= last_message ? "a message was taken back"
               : voice.form.form == ChatForm::qwen3_5
                   ? "the answer before now stands without its think block"
                   : "the answer before is now cut into other tokens";
@@ -79,19 +83,26 @@ void add_answer(Chat& chat, Message message) {
 }  // namespace
 
 Conversation empty_conversation(const Config& config) {
-  return {{}, empty_sequence(config), 0};
+  return {{}, empty_sequence(config)};
 }
 
 AnswerStats answer(const Voice& voice, Conversation& conversation, const AnswerOptions& options,
                    const OnText& on_text, const WantsToStop& wants_to_stop) {
-  const Prompt prompt = render(voice.form, voice.tokenizer, conversation.chat);
-  check_room(voice.model.config, prompt);
+  const Config& config = voice.model.config;
+  const Prompt prompt =
+      render(voice.form, voice.tokenizer, conversation.chat, config.max_position_embeddings);
+  check_room(config, prompt);
   AnswerStats stats;
   stats.prompt = static_cast<int>(prompt.ids.size());
   auto start = Clock::now();
   reuse(voice, conversation, prompt, stats);
-  conversation.turns = static_cast<int>(prompt.turns.size());
-  if (!read_history(voice, conversation, prompt, wants_to_stop)) return stats;
+  if (!read_history(voice, conversation, prompt, wants_to_stop)) {
+    stats.positions = conversation.sequence.state.position;
+    stats.read = stats.positions - stats.known;
+    stats.read_seconds = seconds_since(start);
+    return stats;
+  }
+  conversation.is_loaded = false;
 
   AnswerReader reader(voice.tokenizer, prompt, on_text);
   LoopWatch loops(options.loop_tokens);
@@ -110,6 +121,7 @@ AnswerStats answer(const Voice& voice, Conversation& conversation, const AnswerO
       for_this_answer(conversation, options.sampling), options.max_tokens, on_token);
   (stats.written == 0 ? stats.read_seconds : stats.write_seconds) = seconds_since(start);
   stats.positions = conversation.sequence.state.position;
+  stats.read = stats.prompt - stats.known;
   stats.ending = written.ending;
   add_answer(conversation.chat, reader.finish());
   return stats;

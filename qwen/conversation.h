@@ -29,8 +29,8 @@ struct Voice {
 
 struct Conversation {
   Chat chat;
-  Sequence sequence;  // what has been read and written last
-  int turns = 0;      // turns of the prompt read last, the answer's included
+  Sequence sequence;       // what has been read and written last
+  bool is_loaded = false;  // the messages come from a file, and have not been read since
 };
 
 Conversation empty_conversation(const Config& config);
@@ -45,8 +45,9 @@ struct AnswerOptions {
 struct AnswerStats {
   int prompt = 0;     // tokens of the conversation up to the answer
   int known = 0;      // of them remembered
-  int again = 0;      // of those read: how many belong to turns that had been read before
-  std::string why;    // … and why; empty where none
+  int read = 0;       // the others, or fewer where that was given up
+  int again = 0;      // of the others: how many come before the last message
+  std::string why;    // … and why they are read again; empty where none is
   int written = 0;    // tokens of the answer
   int positions = 0;  // the sequence's length in the end
   double read_seconds = 0, write_seconds = 0;

@@ -21,8 +21,10 @@ constexpr std::size_t kShownLength = 100;
                               const std::string& source) {
   const auto before = text.substr(0, std::min(position, text.size()));
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  throw std::runtime_error(source + ": not valid JSON, see line " + std::to_string(line) +
-                           " (byte " + std::to_string(position) + ")");
+  std::string place = "byte " + std::to_string(position);
+  // A text of one line may be a line of something longer, whose number its source has.
+  if (text.find('\n') != text.npos) place = "line " + std::to_string(line) + " (" + place + ")";
+  throw std::runtime_error(source + ": not valid JSON, see " + place);
 }
 
 std::string integer_between(std::int64_t lowest, std::int64_t highest) {

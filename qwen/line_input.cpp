@@ -8,14 +8,41 @@
 
 #ifdef QWEN_HAS_LIBEDIT
 #include <histedit.h>
+#include <termios.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdlib>
 #endif
 
 namespace qwen {
 
 #ifdef QWEN_HAS_LIBEDIT
+
+namespace {
+
+// While a line is edited the terminal shows no keys by itself. Who ends the program then (kill, a
+// closed window) must find it as it was.
+termios terminal_before;
+
+void leave_terminal_as_before(int signal) {
+  tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+  raise(signal);  // once more, and now without this handler
+}
+
+void watch_terminal() {
+  if (tcgetattr(STDIN_FILENO, &terminal_before) != 0) return;
+  struct sigaction restore = {};
+  restore.sa_handler = leave_terminal_as_before;
+  restore.sa_flags = SA_RESETHAND;
+  for (const int signal : {SIGTERM, SIGHUP, SIGQUIT}) {
+    struct sigaction before;
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_DFL) sigaction(signal, &restore, nullptr);  // nohup ignores one
+  }
+}
+
+}  // namespace
 
 // libedit: keys as everywhere, arrows for earlier lines.
 struct LineInput::Editor {
@@ -81,7 +108,9 @@ bool set_utf8() {
 }  // namespace
 
 LineInput::LineInput() {
-  if (is_terminal() && set_utf8()) editor_ = std::make_unique<Editor>();
+  if (!is_terminal() || !set_utf8()) return;
+  watch_terminal();
+  editor_ = std::make_unique<Editor>();
 }
 
 #else

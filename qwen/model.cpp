@@ -36,6 +36,33 @@ bool is_finite(const Tensor2& x) {
   return simd::sum(zero) == 0;
 }
 
+// The first of so many rows' values that is not finite, in one line; empty where all are.
+std::string fault_in(const Tensor2& x, int first, int rows, const std::string& where) {
+  for (int t = 0; t < rows; ++t) {
+    for (int i = 0; i < dim(x, 1); ++i) {
+      if (std::isfinite(x(first + t, i))) continue;
+      return "[forward] " + where + ": row " + std::to_string(t) + ", column " + std::to_string(i) +
+             " is " + std::to_string(x(first + t, i)) +
+             "; a weight is not finite, or a value has overflowed";
+    }
+  }
+  return "";
+}
+
+// Tells of shares with values that are not finite. Their rows become zeros, with which all that
+// follows is defined.
+void check_finite(Tensor2& x, const std::vector<int>& rows, const std::string& where,
+                  const OnFault& on_fault) {
+  if (is_finite(x)) return;
+  int first = 0;
+  for (std::size_t share = 0; share < rows.size(); first += rows[share++]) {
+    const std::string fault = fault_in(x, first, rows[share], where);
+    if (fault.empty()) continue;
+    on_fault(share, fault);
+    std::fill_n(row(x, first), rows[share] * dim(x, 1), 0.0f);
+  }
+}
+
 // hidden [T, hidden_size] -> [shares, hidden_size], the last row of each share.
 Tensor2 last_rows(const Tensor2& hidden, std::span<const Share<State>> shares) {
   const int H = dim(hidden, 1);
@@ -51,16 +78,11 @@ Tensor2 last_rows(const Tensor2& hidden, std::span<const Share<State>> shares) {
 }  // namespace
 
 void expect_finite(const Tensor2& x, const std::string& where) {
-  if (is_finite(x)) return;
-  const int N = dim(x, 1);
-  for (int t = 0; t < dim(x, 0); ++t) {
-    for (int i = 0; i < N; ++i) {
-      if (std::isfinite(x(t, i))) continue;
-      throw std::runtime_error("[forward] " + where + ": row " + std::to_string(t) + ", column " +
-                               std::to_string(i) + " is " + std::to_string(x(t, i)) +
-                               "; a weight is not finite, or a value has overflowed");
-    }
-  }
+  if (!is_finite(x)) throw std::runtime_error(fault_in(x, 0, dim(x, 0), where));
+}
+
+void throw_fault(std::size_t, const std::string& what) {
+  throw std::runtime_error(what);
 }
 
 void check_tokens(const Config& config, std::span<const int> ids, int position) {
@@ -90,10 +112,12 @@ State empty_state(const Config& config) {
 }
 
 Tensor2 hidden_states(const Model& model, const Ops& ops, std::span<const int> ids,
-                      std::span<const Share<State>> shares) {
+                      std::span<const Share<State>> shares, const OnFault& on_fault) {
   check_call(model.config, ids, shares);
+  std::vector<int> rows;
+  for (const Share<State>& share : shares) rows.push_back(share.rows);
   Tensor2 x = embed(model.embed_tokens, ids);
-  expect_finite(x, "embed_tokens");
+  check_finite(x, rows, "embed_tokens", on_fault);
   std::vector<Share<LayerState>> layer_shares(shares.size());
   for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
     ops.begin_layer(static_cast<int>(layer));
@@ -101,18 +125,18 @@ Tensor2 hidden_states(const Model& model, const Ops& ops, std::span<const int> i
       layer_shares[i] = {&shares[i].state->layers[layer], shares[i].rows};
     }
     layer_forward(ops, model.config, model.layers[layer], layer_shares, x);
-    expect_finite(x, "layer " + std::to_string(layer));
+    check_finite(x, rows, "layer " + std::to_string(layer), on_fault);
   }
   for (const Share<State>& share : shares) share.state->position += share.rows;
   ops.begin_layer(-1);
   x = ops.rms_norm(x, model.norm, model.config.rms_norm_eps);
-  expect_finite(x, "the final norm");
+  check_finite(x, rows, "the final norm", on_fault);
   return x;
 }
 
-Tensor2 head(const Model& model, const Ops& ops, const Tensor2& hidden) {
+Tensor2 head(const Model& model, const Ops& ops, const Tensor2& hidden, const OnFault& on_fault) {
   Tensor2 logits = ops.linear(hidden, model.lm_head);
-  expect_finite(logits, "the head");
+  check_finite(logits, std::vector<int>(dim(logits, 0), 1), "the head", on_fault);
   return logits;
 }
 

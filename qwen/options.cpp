@@ -12,9 +12,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--dtype", options.dtype,
                  "convert the matrices to this type; without it they stay as they are stored")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  app.add_option("--threads", options.threads,
-                 "threads to use; without it as many as there are cores to be had")
-      ->check(CLI::Range(1, 4096));
+  add_integer(app, "--threads", options.threads, 1, 4096,
+              "threads to use; without it as many as there are cores to be had");
 }
 
 std::optional<DType> chosen_dtype(const ModelOptions& options) {

@@ -2,11 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <locale>
 #include <new>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -43,6 +47,75 @@ std::string as_typed(const std::string& argument) {
   return escaped + "]]";
 }
 
+[[noreturn]] void refuse(const std::string& option, const std::string& found,
+                         const std::string& expected) {
+  throw CLI::ValidationError(
+      option, "found " + (found.empty() ? "nothing" : found) + ", expected " + expected);
+}
+
+// The numbers of a message: 1e-06, 90, 4096.
+std::string short_number(double value) {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());
+  text << value;
+  return text.str();
+}
+
+// An option whose list is given in one text or in several, each with commas or without; `take` gets
+// the elements.
+CLI::Option* add_list(CLI::App& app, const std::string& name,
+                      const std::function<void(const std::vector<std::string>&)>& take,
+                      const std::string& description) {
+  const auto split = [=](const std::vector<std::string>& texts) {
+    std::vector<std::string> elements;
+    for (const std::string& text : texts) {
+      std::istringstream list(text + ",");
+      for (std::string element; std::getline(list, element, ',');) {
+        if (element.empty()) {
+          throw CLI::ValidationError(name, "found " + text + ", of which an element is missing");
+        }
+        elements.push_back(element);
+      }
+    }
+    take(elements);
+  };
+  return app.add_option_function<std::vector<std::string>>(name, split, description);
+}
+
+// False where --help was asked for, which is printed then.
+bool parse(CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> arguments;  // the last one first, as CLI11 wants them
+  for (int i = argc - 1; i > 0; --i) arguments.push_back(as_typed(argv[i]));
+  try {
+    app.name(argv[0]);
+    app.parse(std::move(arguments));
+    return true;
+  } catch (const CLI::Success& help) {
+    app.exit(help);
+    return false;
+  }
+}
+
+// A message is one line, whatever it quotes.
+std::string on_one_line(std::string_view message) {
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    char escaped[8];
+    std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+    const bool is_control = byte < 0x20 || byte == 0x7F;
+    line += is_control ? std::string_view(escaped) : std::string_view(&c, 1);
+  }
+  return line;
+}
+
+void expect_output_written() {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout) {
+    throw std::runtime_error("the output cannot be written");
+  }
+}
+
 }  // namespace
 
 void add_model_option(CLI::App& app, std::string& model) {
@@ -51,32 +124,80 @@ void add_model_option(CLI::App& app, std::string& model) {
       ->capture_default_str();
 }
 
-int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& work) {
-  std::vector<std::string> arguments;  // the last one first, as CLI11 wants them
-  for (int i = argc - 1; i > 0; --i) arguments.push_back(as_typed(argv[i]));
-  try {
-    app.name(argv[0]);
-    app.parse(std::move(arguments));
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << error.what() << "; --help lists the options\n";
-    return 2;
+std::uint64_t integer_of(const std::string& option, const std::string& text, std::uint64_t lowest,
+                         std::uint64_t highest) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || read != end || value < lowest || value > highest) {
+    refuse(option, text,
+           "a whole number from " + std::to_string(lowest) + " to " + std::to_string(highest));
   }
-  try {
-    work();
-    std::cout.flush();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout) {
-      throw std::runtime_error("the output cannot be written");
+  return value;
+}
+
+double number_of(const std::string& option, const std::string& text) {
+  std::istringstream stream(text);
+  stream.imbue(std::locale::classic());
+  double value = 0;  // nan and inf are not read
+  if (!(stream >> value) || stream.peek() != EOF) refuse(option, text, "a number such as 0.7");
+  return value;
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& target, double lowest,
+                        double highest, const std::string& description) {
+  const std::string from = short_number(lowest), to = short_number(highest);
+  const auto take = [=, &target](const std::string& text) {
+    target = number_of(name, text);
+    if (target < lowest || target > highest)
+      refuse(name, text, "a number from " + from + " to " + to);
+  };
+  return app.add_option_function<std::string>(name, take, description)
+      ->default_function([&target] { return short_number(target); })
+      ->type_name("NUMBER in [" + from + " - " + to + "]");
+}
+
+CLI::Option* add_integers(CLI::App& app, const std::string& name, std::vector<int>& target,
+                          int lowest, int highest, const std::string& description) {
+  const auto take = [=, &target](const std::vector<std::string>& elements) {
+    target.clear();
+    for (const std::string& one : elements) {
+      target.push_back(static_cast<int>(integer_of(name, one, lowest, highest)));
     }
+  };
+  return add_list(app, name, take, description)
+      ->type_name("INT,… in [" + std::to_string(lowest) + " - " + std::to_string(highest) + "]");
+}
+
+CLI::Option* add_words(CLI::App& app, const std::string& name, std::vector<std::string>& target,
+                       const std::vector<std::string>& words, const std::string& description) {
+  std::string known;
+  for (const std::string& word : words) known += (known.empty() ? "" : ", ") + word;
+  const auto take = [=, &target](const std::vector<std::string>& elements) {
+    for (const std::string& one : elements) {
+      if (std::find(words.begin(), words.end(), one) == words.end()) {
+        refuse(name, one, "one of " + known + ", or several with commas between");
+      }
+    }
+    target = elements;
+  };
+  return add_list(app, name, take, description)->type_name("TEXT,… of " + known);
+}
+
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& work) {
+  try {
+    if (parse(app, argc, argv)) work();
+    expect_output_written();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    std::cerr << on_one_line(error.what()) << "; --help lists the options\n";
+    return 2;
   } catch (const std::bad_alloc&) {
     std::cerr << "there is not enough memory\n";
-    return 1;
   } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
+    std::cerr << on_one_line(error.what()) << '\n';
   }
-  return 0;
+  return 1;
 }
 
 }  // namespace qwen

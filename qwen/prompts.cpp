@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <climits>
 #include <stdexcept>
 #include <utility>
 
@@ -40,13 +40,6 @@ void refuse_unknown_fields(const JsonObject& object) {
   }
 }
 
-template <class Integer>
-void take_count(const JsonObject& object, const char* key, Integer& value) {
-  constexpr std::int64_t highest =
-      std::min<std::uint64_t>(std::numeric_limits<Integer>::max(), INT64_MAX);
-  if (object.has(key)) value = static_cast<Integer>(object.integer(key, 0, highest));
-}
-
 std::vector<std::string> texts(const JsonObject& object, const std::string& key) {
   if (!object.has(key)) return {};
   const Json& value = *object.value().find(key);
@@ -60,26 +53,34 @@ std::vector<std::string> texts(const JsonObject& object, const std::string& key)
   return all;
 }
 
-std::vector<int> prompt_ids(const Tokenizer& tokenizer, const ChatTemplate& form,
+std::vector<int> prompt_ids(const Tokenizer& tokenizer, const ChatTemplate& form, int context,
                             std::string_view text, const JsonObject& object) {
-  if (!object.has("messages")) return encode_prompt(tokenizer, object.string("prompt"));
+  if (!object.has("messages")) {
+    const std::string prompt = object.string("prompt");
+    for (const char* key : {"tools", "enable_thinking"}) {
+      if (object.has(key)) object.fail(key, "it beside messages, not beside a prompt");
+    }
+    expect_room(tokenizer, prompt, context);
+    return encode_prompt(tokenizer, prompt);
+  }
   if (object.has("prompt")) object.fail("prompt", "nothing beside messages");
   // Once more, as written: a template shows the fields of tools in their order.
   const OrderedJson ordered = parse_ordered_json(text, object.source());
-  return render(form, tokenizer, chat_from_json(ordered, object.source())).ids;
+  return render(form, tokenizer, chat_from_json(ordered, object.source()), context).ids;
 }
 
 // Fills in what the line says.
-void parse(std::string_view text, const Tokenizer& tokenizer, const ChatTemplate& form,
+void parse(std::string_view text, const Tokenizer& tokenizer, const ChatTemplate& form, int context,
            PromptLine& line) {
   const Json json = parse_json(text, line.source);
   const JsonObject object(json, line.source);
   if (object.has("id")) line.id = json["id"];
   refuse_unknown_fields(object);
-  line.request.prompt = prompt_ids(tokenizer, form, text, object);
+  line.request.prompt = prompt_ids(tokenizer, form, context, text, object);
   take_sampling(object, line.request.sampling);
-  take_count(object, "seed", line.request.sampling.seed);
-  take_count(object, "max_new", line.request.max_tokens);
+  if (object.has("max_new")) {
+    line.request.max_tokens = static_cast<int>(object.integer("max_new", 0, INT_MAX));
+  }
   line.stop = texts(object, "stop");
   if (!line.stop.empty()) line.request.on_token = stop_at(tokenizer, line.stop);
 }
@@ -114,7 +115,7 @@ const char* name_of(Ending ending) {
 
 std::vector<PromptLine> read_prompts(std::string_view text, const std::string& source,
                                      const Tokenizer& tokenizer, const ChatTemplate& form,
-                                     const Request& defaults) {
+                                     int context, const Request& defaults) {
   std::vector<PromptLine> lines;
   for (int number = 1; !text.empty(); ++number) {
     const std::string_view one = text.substr(0, text.find('\n'));
@@ -125,8 +126,8 @@ std::vector<PromptLine> read_prompts(std::string_view text, const std::string& s
     line.source = source + ":" + std::to_string(number);
     line.request = defaults;
     try {
-      parse(one, tokenizer, form, line);
-    } catch (const std::invalid_argument& error) {  // of a template, who knows of no line
+      parse(one, tokenizer, form, context, line);
+    } catch (const std::invalid_argument& error) {  // of those who know of no line
       line.error = line.source + ": " + error.what();
     } catch (const std::runtime_error& error) {
       line.error = error.what();
@@ -188,8 +189,10 @@ void answer_prompts(const Model& model, const Ops& ops, std::vector<PromptLine> 
   hand_on();
   while (busy(scheduler) && on_step(scheduler)) {
     for (Running& done : step(model, ops, scheduler)) {
-      lines[done.number].answer = std::move(done.answer);
-      lines[done.number].answered = true;
+      PromptLine& line = lines[done.number];
+      line.answer = std::move(done.answer);
+      if (!done.error.empty()) line.error = line.source + ": " + done.error;
+      line.answered = true;
     }
     hand_on();
   }

@@ -31,9 +31,10 @@ struct PromptLine {
 // does not say is as in `defaults`. Its fields: prompt (a text to continue) or messages (a
 // conversation as in messages_json.h, also with tools and enable_thinking); id; stop (a text or
 // several); max_new; and what Sampling has, by its names there.
+// `context`: tokens that a prompt may have.
 std::vector<PromptLine> read_prompts(std::string_view text, const std::string& source,
                                      const Tokenizer& tokenizer, const ChatTemplate& form,
-                                     const Request& defaults);
+                                     int context, const Request& defaults);
 
 // Ends an answer as soon as its text has one of these.
 OnToken stop_at(const Tokenizer& tokenizer, const std::vector<std::string>& stop);

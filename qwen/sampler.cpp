@@ -188,11 +188,10 @@ void apply_min_p(Distribution& all, double min_p) {
 }  // namespace
 
 void check_sampling(const Sampling& s) {
-  // A comparison with NaN is false.
-  constexpr double most = std::numeric_limits<float>::max();
-  expect(s.temperature >= 0 && s.temperature <= most, "temperature", s.temperature,
-         "a number from 0 (greedy)");
-  expect(s.top_k >= 0, "top_k", s.top_k, "a whole number from 0 (all)");
+  // A comparison with NaN is false. Logits are divided in float, which ends at 3.4e38.
+  expect(s.temperature >= 0 && s.temperature <= 3.4e38, "temperature", s.temperature,
+         "a number from 0 (greedy) to 3.4e+38");
+  expect(s.top_k >= 0, "top_k", s.top_k, "a whole number from 0 (all) to 2147483647");
   expect(s.top_p > 0 && s.top_p <= 1, "top_p", s.top_p, "a number above 0, up to 1 (all)");
   expect(s.min_p >= 0 && s.min_p <= 1, "min_p", s.min_p, "a number from 0 (all) to 1");
   // Further out, logits would leave float, and of infinite ones none can be chosen.

@@ -1,6 +1,7 @@
 #include "qwen/sampling_json.h"
 
 #include <climits>
+#include <cstdint>
 #include <stdexcept>
 
 namespace qwen {
@@ -36,18 +37,19 @@ void take_sampling(const JsonObject& object, Sampling& sampling) {
   if (object.has("top_k")) {
     sampling.top_k = static_cast<int>(object.integer("top_k", 0, INT_MAX));
   }
+  if (object.has("seed")) {
+    const Json& seed = object.value()["seed"];
+    if (!seed.is_number_unsigned()) {
+      object.fail("seed", "a whole number from 0 to " + std::to_string(UINT64_MAX));
+    }
+    sampling.seed = seed.get<std::uint64_t>();
+  }
 }
 
 Sampling sampling_from_json(const OrderedJson& json, const std::string& source) {
   const Json sorted = json;
-  const JsonObject object(sorted, source);
   Sampling sampling;
-  take_sampling(object, sampling);
-  if (object.has("seed")) {
-    const Json& seed = sorted["seed"];
-    if (!seed.is_number_unsigned()) object.fail("seed", "a whole number from 0");
-    sampling.seed = seed.get<std::uint64_t>();
-  }
+  take_sampling(JsonObject(sorted, source), sampling);
   check_sampling(sampling, source);
   return sampling;
 }

@@ -10,7 +10,8 @@ namespace qwen {
 
 OrderedJson to_json(const Sampling& sampling);
 
-// Sets what the object has, but for the seed. std::runtime_error for what is no number.
+// Sets what the object has. std::runtime_error for what is no number, or no seed as --seed takes
+// it.
 void take_sampling(const JsonObject& object, Sampling& sampling);
 
 // What is missing has the value that changes nothing. std::runtime_error, one line that names

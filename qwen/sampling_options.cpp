@@ -1,43 +1,17 @@
 #include "qwen/sampling_options.h"
 
-#include <charconv>
 #include <climits>
-#include <locale>
-#include <sstream>
 #include <stdexcept>
 
 namespace qwen {
 namespace {
 
-// All of the text as a number. The decimal sign is a point, whatever the locale says; nan and inf
-// are no numbers here.
-double parse_number(const std::string& option, const std::string& text) {
-  std::istringstream stream(text);
-  stream.imbue(std::locale::classic());
-  double value = 0;
-  if (!(stream >> value) || stream.peek() != EOF) {
-    throw CLI::ValidationError(option, "found " + text + ", expected a number such as 0.7");
-  }
-  return value;
-}
-
-// All of 64 bits: CLI11 takes 2^64 for 2^64 - 1, and 010 for 8.
-std::uint64_t parse_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  const char* end = text.data() + text.size();
-  const auto [read, error] = std::from_chars(text.data(), end, seed);
-  if (error != std::errc() || read != end) {
-    throw CLI::ValidationError("--seed", "found " + text + ", expected a whole number from 0 to " +
-                                             std::to_string(UINT64_MAX));
-  }
-  return seed;
-}
-
-void add_number(CLI::App& app, const std::string& name, double Sampling::*field,
-                std::optional<double>& given, const std::string& description) {
+// Its limits are those of check_sampling.
+void add_field(CLI::App& app, const std::string& name, double Sampling::*field,
+               std::optional<double>& given, const std::string& description) {
   const auto set = [=, &given](const std::string& text) {
     Sampling sampling;
-    sampling.*field = parse_number(name, text);
+    sampling.*field = number_of(name, text);
     try {
       check_sampling(sampling);
     } catch (const std::invalid_argument& error) {
@@ -51,27 +25,24 @@ void add_number(CLI::App& app, const std::string& name, double Sampling::*field,
 }  // namespace
 
 void add_sampling_options(CLI::App& app, SamplingOptions& options) {
-  add_number(app, "--temperature", &Sampling::temperature, options.temperature,
-             "divides the logits: below 1 safer, above 1 bolder, 0 always the likeliest token");
+  add_field(app, "--temperature", &Sampling::temperature, options.temperature,
+            "divides the logits: below 1 safer, above 1 bolder, 0 always the likeliest token");
   app.add_flag_callback(
          "--greedy", [&] { options.temperature = 0; }, "short for --temperature 0")
       ->excludes("--temperature");
-  app.add_option("--top-k", options.top_k, "only the K likeliest tokens (0: all)")
-      ->check(CLI::Range(0, INT_MAX));
-  add_number(app, "--top-p", &Sampling::top_p, options.top_p,
-             "only the fewest likeliest tokens that together reach this probability (1: all)");
-  add_number(app, "--min-p", &Sampling::min_p, options.min_p,
-             "only tokens at least this many times as likely as the likeliest (0: all)");
-  add_number(app, "--repetition-penalty", &Sampling::repetition_penalty, options.repetition_penalty,
-             "above 1: makes every token of prompt and answer less likely (1: off)");
-  add_number(app, "--presence-penalty", &Sampling::presence_penalty, options.presence_penalty,
-             "taken off the logit of every token the answer has (0: off)");
-  add_number(app, "--frequency-penalty", &Sampling::frequency_penalty, options.frequency_penalty,
-             "taken off for each time the answer has it (0: off)");
-  app.add_option_function<std::string>(
-         "--seed", [&options](const std::string& text) { options.seed = parse_seed(text); },
-         "the same seed draws the same tokens (0 where not given)")
-      ->type_name("NUMBER");
+  add_integer(app, "--top-k", options.top_k, 0, INT_MAX, "only the K likeliest tokens (0: all)");
+  add_field(app, "--top-p", &Sampling::top_p, options.top_p,
+            "only the fewest likeliest tokens that together reach this probability (1: all)");
+  add_field(app, "--min-p", &Sampling::min_p, options.min_p,
+            "only tokens at least this many times as likely as the likeliest (0: all)");
+  add_field(app, "--repetition-penalty", &Sampling::repetition_penalty, options.repetition_penalty,
+            "above 1: makes every token of prompt and answer less likely (1: off)");
+  add_field(app, "--presence-penalty", &Sampling::presence_penalty, options.presence_penalty,
+            "taken off the logit of every token the answer has (0: off)");
+  add_field(app, "--frequency-penalty", &Sampling::frequency_penalty, options.frequency_penalty,
+            "taken off for each time the answer has it (0: off)");
+  add_integer(app, "--seed", options.seed, 0, UINT64_MAX,
+              "the same seed draws the same tokens (0 where not given)");
 }
 
 Sampling chosen_sampling(const SamplingOptions& options, const Sampling& recommended) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "qwen/counted.h"
+
 namespace qwen {
 namespace {
 
@@ -42,7 +44,7 @@ void submit(const Config& config, Scheduler& scheduler, int number, Request requ
   const std::size_t bytes = bytes_for(config, tokens);
   if (bytes > scheduler.limits.bytes) {
     throw std::invalid_argument(
-        "[scheduler] " + std::to_string(request.prompt.size()) + " tokens of prompt and " +
+        "[scheduler] " + counted(request.prompt.size(), "token") + " of prompt and " +
         std::to_string(request.max_tokens) + " of answer take " + std::to_string(bytes) +
         " bytes of state, and all sequences together may hold " +
         std::to_string(scheduler.limits.bytes) + ": ask for fewer tokens or allow more memory");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "qwen/counted.h"
 #include "qwen/interrupt.h"
 #include "qwen/machine.h"
 #include "qwen/matrix.h"
@@ -35,10 +36,12 @@ std::vector<Configuration> configurations_of(const SpeedOptions& options) {
 
 void print_heading(const OrderedJson& meta, std::size_t configurations, std::size_t done) {
   std::printf("%s", describe(meta).c_str());
-  std::printf("matrix: prefill %d tokens, decode %d; %zu configurations, each in %d processes, ",
-              meta["prompt"].get<int>(), meta["steps"].get<int>(), configurations, kProcesses);
-  std::printf("%d runs in all besides their first ones\n", meta["runs"].get<int>());
-  if (done > 0) std::printf("%zu processes were finished before\n", done);
+  std::printf("matrix: prefill %s, decode %d; %s, each in %d processes, ",
+              counted(meta["prompt"].get<int>(), "token").c_str(), meta["steps"].get<int>(),
+              counted(configurations, "configuration").c_str(), kProcesses);
+  std::printf("%s in all besides their first ones\n",
+              counted(meta["runs"].get<int>(), "run").c_str());
+  if (done > 0) std::printf("%zu of the processes were finished before\n", done);
   std::printf("load average %.2f\n", load_average());
   std::fflush(stdout);
 }

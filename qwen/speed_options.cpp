@@ -37,11 +37,9 @@ std::string now() {
 
 void add_speed_options(CLI::App& app, SpeedOptions& options, std::vector<std::string> parts) {
   parts.push_back("matrix");
-  app.add_option("--part", options.parts,
-                 "only these parts; `matrix` is every --model in every --dtype with every number "
-                 "of --threads, each in processes of its own")
-      ->delimiter(',')
-      ->check(CLI::IsMember(parts));
+  add_words(app, "--part", options.parts, parts,
+            "only these parts; `matrix` is every --model in every --dtype with every number of "
+            "--threads, each in processes of its own");
   app.add_option(
          "--model", options.models,
          "a directory, a .safetensors file, a .gguf file, or the name of a shape to fill "
@@ -49,25 +47,16 @@ void add_speed_options(CLI::App& app, SpeedOptions& options, std::vector<std::st
          "shape qwen3.5-0.8b")
       ->expected(1, 1 << 20)
       ->allow_extra_args(false);  // else CLI11 before 2.5 takes [m] for a list of one
-  app.add_option("--dtype", options.dtypes, "the type of the matrices; without it as stored")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  app.add_option("--device", options.devices, "what it runs on")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"cpu"}))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads,
-                 "threads to use; without it as many as there are cores to be had")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--prompt", options.prompt, "tokens to read; 203 without it")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--steps", options.steps,
-                 "tokens to write; 32 without it, 128 with --full and in a matrix")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--runs", options.runs,
-                 "runs besides the first; without it up to 3, 10 with --full and in a matrix")
-      ->check(CLI::Range(0, 1 << 20));
+  add_words(app, "--dtype", options.dtypes, {"f32", "f16", "bf16"},
+            "the type of the matrices; without it as stored");
+  add_words(app, "--device", options.devices, {"cpu"}, "what it runs on; without it cpu");
+  add_integers(app, "--threads", options.threads, 1, 4096,
+               "threads to use; without it as many as there are cores to be had");
+  add_integer(app, "--prompt", options.prompt, 1, 1 << 20, "tokens to read; 203 without it");
+  add_integer(app, "--steps", options.steps, 1, 1 << 20,
+              "tokens to write; 32 without it, 128 with --full and in a matrix");
+  add_integer(app, "--runs", options.runs, 0, 1 << 20,
+              "runs besides the first; without it up to 3, 10 with --full and in a matrix");
   app.add_option("--json", options.json,
                  "write all rows, and what they were measured on, to a file; a matrix goes on "
                  "where the file ends");

@@ -46,6 +46,33 @@ void encode_ordinary(const Tokenizer& tokenizer, std::string_view text, std::vec
   }
 }
 
+// ---- how few tokens a text can be ----
+
+// Whether every byte of UTF-8 has a token. A run of bytes that have none can be one token, or none.
+bool knows_every_byte(const Tokenizer& tokenizer) {
+  if (tokenizer.sentencepiece) {
+    return tokenizer.sentencepiece->IsByte(tokenizer.sentencepiece->PieceToId("<0x00>"));
+  }
+  for (int byte = 0; byte <= 0xF4; ++byte) {
+    const bool occurs = byte != 0xC0 && byte != 0xC1;
+    if (occurs && tokenizer.bpe.byte_token[byte] < 0) return false;
+  }
+  return true;
+}
+
+// At least so many tokens. Before a text is cut into tokens it is brought to a normal form, which
+// may be shorter: by a factor of 3 (form C) or 4 (SentencePiece's), and without spaces and control
+// characters where SentencePiece leaves them out.
+std::size_t fewest_tokens(const Tokenizer& tokenizer, std::string_view text) {
+  if (!knows_every_byte(tokenizer)) return 0;
+  std::size_t longest = 1;
+  for (const std::string& token : tokenizer.tokens) longest = std::max(longest, token.size());
+  const bool pieces = tokenizer.sentencepiece != nullptr;
+  const auto stays = [&](char c) { return !pieces || static_cast<unsigned char>(c) > 0x20; };
+  const std::size_t bytes = std::count_if(text.begin(), text.end(), stays);
+  return bytes / (longest * (pieces ? 4 : tokenizer.nfc ? 3 : 1));
+}
+
 // ---- building a tokenizer from what its files say ----
 
 using Ids = std::unordered_map<std::string_view, int>;
@@ -240,6 +267,16 @@ std::vector<int> encode(const Tokenizer& tokenizer, std::string_view text, Added
     }
   }
   return ids;
+}
+
+void expect_room(const Tokenizer& tokenizer, std::string_view text, int room) {
+  const std::size_t most = std::max(room, 0);
+  if (text.size() <= most) return;
+  const std::size_t fewest = fewest_tokens(tokenizer, text);
+  if (fewest <= most) return;
+  throw std::invalid_argument("[tokenizer] a text of " + std::to_string(text.size()) +
+                              " bytes is at least " + std::to_string(fewest) +
+                              " tokens, and the context has room for " + std::to_string(most));
 }
 
 std::vector<int> encode_prompt(const Tokenizer& tokenizer, std::string_view text) {

@@ -60,7 +60,8 @@ class Batch(unittest.TestCase):
             file.flush()
             runs = [Run(file.name), Run("-", prompts=prompts),
                     Run("--sequences", "1", "--rows", "1", file.name),
-                    Run("--sequences", "5", "--rows", "9", "--memory", "0.2", file.name)]
+                    Run("--sequences", "5", "--rows", "9", "--memory", "0.2", file.name),
+                    Run("/dev/stdin", prompts=prompts)]
         for run in runs:
             self.assertEqual(run.status, 0, run.remarks)
             self.assertEqual(run.out, runs[0].out)
@@ -80,6 +81,7 @@ class Batch(unittest.TestCase):
         for answer in answers[1:5]:
             self.assertTrue(answer["error"].startswith(f"stdin:{answer['line']}: "))
             self.assertIn(answer["error"], remarks)
+        self.assertTrue(remarks[-2].startswith("2 of 6 answered, "), remarks)
         self.assertEqual(remarks[-1], "4 of 6 prompts could not be answered")
 
     def test_a_line_with_penalties_beyond_all_bounds_holds_up_nobody(self):
@@ -130,6 +132,7 @@ class Batch(unittest.TestCase):
         self.assertEqual(Run("--rows", "4").status, 2)
         self.assertEqual(Run("--temperature", "-1").status, 2)
         self.assertEqual(Run("--memory", "nan").status, 2)
+        self.assertEqual(Run("--rows", "1,,2").status, 2)
         self.assertEqual(Run("--help").status, 0)
         nowhere = Run("nowhere.jsonl")
         self.assertEqual(nowhere.status, 1)
@@ -144,7 +147,7 @@ class Batch(unittest.TestCase):
         done = subprocess.run(command("-"), stdin=folder, capture_output=True, timeout=SECONDS,
                               env=environment(), check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stderr, b"stdin cannot be read\n")
+        self.assertEqual(done.stderr, b"cannot read stdin: Is a directory\n")
 
     @unittest.skipUnless(Path("/dev/full").exists(), "no /dev/full here")
     def test_an_output_that_cannot_be_written_is_a_failure(self):

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 from pathlib import Path
@@ -37,7 +38,7 @@ class Run:
     def __init__(self, *arguments, lines=(), model=RANDOM):
         done = subprocess.run(
             [program(), "--model", str(model), "--threads", "1", *arguments], timeout=SECONDS,
-            input="".join(line + "\n" for line in lines).encode(), capture_output=True,
+            input=b"".join(os.fsencode(line) + b"\n" for line in lines), capture_output=True,
             env=environment(), check=False)
         self.status = done.returncode
         self.out = done.stdout.decode()  # strict: valid UTF-8
@@ -93,7 +94,7 @@ class Chat(unittest.TestCase):
 
     def test_wrong_usage_is_2(self):
         for arguments in (["--print-prompt"], ["--temperature", "nan", "--prompt", "a"], ["--what"],
-                          ["--think", "--no-think"], ["--max-new", "-1"]):
+                          ["--think", "--no-think"], ["--max-new", "-1"], ["--messages", ""]):
             run = Run(*arguments)
             self.assertEqual(run.status, 2, arguments)
             self.assertEqual(run.out, "")
@@ -111,6 +112,41 @@ class Chat(unittest.TestCase):
             self.assertEqual(run.remarks.count("\n"), 1, run.remarks)
         run = Run(lines=["/load none.json", "Hello"])
         self.assertEqual(run.status, 1)
+        unanswerable = self.write("begun.json", [{"role": "assistant", "content": "b"}])
+        run = Run("--messages", unanswerable)
+        self.assertEqual(run.status, 1)
+        self.assertEqual(run.remarks, "[chat template] no message of a user that asks something\n")
+
+    def test_thinking_is_refused_where_the_template_knows_none(self):
+        model = self.with_context(512)
+        (model / "chat_template.jinja").write_text("another")
+        run = Run("--think", "--prompt", "a", model=model)
+        self.assertEqual(run.status, 1)
+        self.assertTrue(run.remarks.endswith("--think: this model's chat template knows no thinking\n"))
+
+    def test_lines_that_cannot_be_done_are_a_failure_and_hold_up_nobody(self):
+        run = Run("--max-new", "1", lines=["/nothing", "/SAVE x", "Hello"])
+        self.assertEqual(run.status, 1)
+        self.assertEqual(run.remarks.splitlines(),
+                         ['there is no command "/nothing"; /help lists them',
+                          'there is no command "/SAVE"; /help lists them',
+                          "stopped after 1 token (--max-new)", "2 lines could not be done"])
+        self.assertEqual(run.out, Run("--max-new", "1", "--prompt", "Hello").out)
+
+    def test_a_path_is_a_message(self):
+        text = "/etc/hosts what is it?"
+        run = Run("--max-new", "9", lines=[text])
+        self.assertEqual((run.status, run.out), (0, Run("--max-new", "9", "--prompt", text).out))
+
+    @unittest.skipUnless(Path("/dev/full").exists(), "no /dev/full here")
+    def test_an_output_that_cannot_be_written_is_a_failure(self):
+        for arguments in (["--help"], ["--prompt", "a", "--print-prompt"]):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([program(), "--model", str(RANDOM), *arguments], stdout=full,
+                                      stderr=subprocess.PIPE, timeout=SECONDS, check=False,
+                                      env=environment())
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertEqual(done.stderr, b"the output cannot be written\n")
 
     def test_an_input_that_cannot_be_read_is_a_failure(self):
         folder = os.open(ROOT, os.O_RDONLY)
@@ -128,8 +164,9 @@ class Chat(unittest.TestCase):
         self.assertIn("the context of 100 tokens is full", run.remarks)
         lines = ["x" * 70, "y" * 70, "/reset", "Hello"]
         run = Run("--greedy", "--max-new", "500", lines=lines, model=model)
-        self.assertEqual(run.status, 0, run.remarks)
+        self.assertEqual(run.status, 1)
         self.assertIn("the model's context is 100: say less, or /reset", run.remarks)
+        self.assertTrue(run.remarks.endswith("\n2 lines could not be done\n"), run.remarks)
         self.assertTrue(run.out.endswith(
             Run("--greedy", "--max-new", "500", lines=["Hello"], model=model).out))
 
@@ -148,7 +185,26 @@ class Chat(unittest.TestCase):
                                          {"role": "assistant", "content": "One,"}])
         run = Run("--messages", messages, "--greedy", "--max-new", "8")
         self.assertEqual(run.status, 0)
-        self.assertIn("it is continued", run.remarks)
+        self.assertIn("it is continued\n", run.remarks)
+        for more in ([], ["--print-prompt"]):
+            run = Run("--messages", messages, "--think", "--max-new", "8", *more)
+            self.assertIn("it is continued, and --think changes nothing\n", run.remarks)
+
+    def test_messages_come_from_a_pipe_or_stdin_as_from_a_file(self):
+        messages = [{"role": "user", "content": "a"}]
+        expected = Run("--messages", self.write("m.json", messages), "--max-new", "8").out
+        for name in ("-", "/dev/stdin"):
+            run = Run("--messages", name, "--max-new", "8", lines=[json.dumps(messages)])
+            self.assertEqual((run.status, run.out), (0, expected), run.remarks)
+        run = Run("--messages", "-", lines=["{", "}}"])
+        self.assertEqual(run.remarks, "stdin: not valid JSON, see line 2 (byte 4)\n")
+
+    def test_a_name_that_is_not_utf8_is_given_back_as_it_came(self):
+        file = os.fsencode(self.folder) + b"/\xff.json"
+        done = subprocess.run([program(), "--model", str(RANDOM)], input=b"/save " + file + b"\n",
+                              capture_output=True, timeout=SECONDS, env=environment(), check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, b"saved to " + file + b"\n"))
+        self.assertTrue(os.path.exists(file))
 
     def endless(self):
         return [program(), "--model", str(self.with_context(100_000)), "--threads", "1",
@@ -180,6 +236,33 @@ class Chat(unittest.TestCase):
         _, remarks = running.communicate(timeout=SECONDS)
         self.assertEqual(running.returncode, 1)
         self.assertRegex(remarks, rb"\Athis program was built for another CPU: .*\n\Z")
+    def test_ctrl_c_without_a_conversation_ends_the_program(self):
+        running = subprocess.Popen([*self.endless(), "--prompt", "Hello", "--prompt", "Hello"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=environment())
+        self.assertTrue(select.select([running.stdout], [], [], SECONDS)[0])
+        running.send_signal(signal.SIGINT)
+        out, remarks = running.communicate(timeout=SECONDS)
+        self.assertEqual(running.returncode, 1)
+        self.assertTrue(remarks.endswith(b"interrupted: the answer is not complete\n"), remarks)
+        self.assertTrue(out.endswith(b"\n"))
+
+    def test_a_terminal_is_left_as_it_was_by_signals(self):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            terminal, end = pty.openpty()
+            before = termios.tcgetattr(end)
+            running = subprocess.Popen([program(), "--model", str(RANDOM), "--threads", "1"],
+                                       stdin=end, stdout=end, stderr=end,
+                                       env=environment(TERM="vt100"))
+            shown = b""
+            while b"> " not in shown:
+                self.assertTrue(select.select([terminal], [], [], SECONDS)[0], shown)
+                shown += os.read(terminal, 4096)
+            running.send_signal(number)
+            self.assertEqual(running.wait(timeout=SECONDS), -number)
+            self.assertEqual(termios.tcgetattr(end), before)
+            os.close(terminal)
+            os.close(end)
 
     def test_on_a_terminal(self):
         pid, terminal = pty.fork()

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <set>
 
 #include "qwen/parallel.h"
 #include "qwen/prompts.h"
 #include "qwen/tables.h"
+#include "tests/checkpoints.h"
 #include "tests/comparisons.h"
 
 using namespace qwen;
@@ -297,6 +299,59 @@ TEST_CASE("step: the head runs for those alone that have nothing unread") {
   CHECK(dim(read_rows(small.model, ops(), readers, {2, 2}), 0) == 0);
 }
 
+TEST_CASE("step: a value that is not finite ends its sequence alone, the others keep their bits") {
+  const TempDir folder;
+  CheckpointParts parts = take_apart("untied");
+  parts.set("model.embed_tokens.weight", 8 * 35 + 3, NAN);
+  const Model model = load_model(write_checkpoint(folder, parts));
+  std::vector<Request> requests(3);
+  requests[0].prompt = {5, 6, 7};
+  requests[1].prompt = {5, 9, 8};
+  requests[2].prompt = {11, 12};
+  Batch batch;
+  for (int i = 0; i < 3; ++i) {
+    requests[i].max_tokens = 4;
+    batch.push_back(start(model.config, i, requests[i]));
+  }
+  const Tensor2 logits = read_rows(model, ops(), batch, {3, 3, 2});
+  for (const int i : {0, 2}) {
+    State state = empty_state(model.config);
+    check_same_bits("logits", slice(logits, i, 1),
+                    forward(model, ops(), requests[i].prompt, state));
+    CHECK_FALSE(batch[i].ended);
+  }
+  CHECK(batch[1].ended);
+  CHECK(batch[1].error.find("embed_tokens: row 2, column 3 is nan") != std::string::npos);
+
+  // Read in pieces, it meets the token when the first has left already.
+  BatchLimits limits{1 << 24, 3, 3};
+  Scheduler scheduler{limits, {}, {}};
+  for (int i = 0; i < 3; ++i) submit(model.config, scheduler, i, requests[i]);
+  int ended = 0;
+  while (busy(scheduler)) {
+    for (const Running& done : step(model, ops(), scheduler)) {
+      ++ended;
+      CHECK(done.error.empty() == (done.number != 1));
+      if (done.number == 1) continue;
+      CHECK(answer_difference(done, alone(model, requests[done.number]).answer) == "");
+    }
+  }
+  CHECK(ended == 3);
+}
+
+TEST_CASE("step: logits that are not finite end the sequences that have them") {
+  const TempDir folder;
+  CheckpointParts parts = take_apart("untied");
+  parts.set("lm_head.weight", 7 * 35 + 3, NAN);
+  const Model model = load_model(write_checkpoint(folder, parts));
+  Batch batch = batch_of(model.config, {1, 9});
+  const std::vector<Running> done = step(model, ops(), batch, 4);
+  REQUIRE(done.size() == 1);  // the other has not come to them
+  CHECK(done[0].error.find("the head: row 0, column 7 is nan") != std::string::npos);
+  CHECK(done[0].answer.ids.empty());
+  CHECK(batch.size() == 1);
+}
+
 // ---- endings ----
 
 namespace {
@@ -524,7 +579,7 @@ std::vector<PromptLine> prompts_in(std::string_view text) {
   static const Tokenizer tokenizer = tiny_tokenizer();
   Request defaults;
   defaults.max_tokens = 6;
-  return read_prompts(text, "list", tokenizer, {ChatForm::qwen3_5, "", false}, defaults);
+  return read_prompts(text, "list", tokenizer, {ChatForm::qwen3_5, "", false}, 512, defaults);
 }
 
 std::string error_in(std::string_view text) {
@@ -539,8 +594,9 @@ std::string error_in(std::string_view text) {
 TEST_CASE("prompts: every field of a line, and the defaults") {
   const std::vector<PromptLine> prompts = prompts_in(
       "{\"prompt\": \"abc\"}\r\n\n  \n"
-      "{\"id\": [1, \"x\"], \"prompt\": \"abc\", \"max_new\": 3, \"seed\": 4, \"stop\": [\"c\", "
-      "\"d\"], \"temperature\": 0.5, \"top_k\": 6, \"top_p\": 0.7, \"min_p\": 0.1, "
+      "{\"id\": [1, \"x\"], \"prompt\": \"abc\", \"max_new\": 3, \"seed\": 18446744073709551615, "
+      "\"stop\": [\"c\", \"d\"], \"temperature\": 0.5, \"top_k\": 6, \"top_p\": 0.7, \"min_p\": "
+      "0.1, "
       "\"repetition_penalty\": 1.5, \"presence_penalty\": -1, \"frequency_penalty\": null}");
   REQUIRE(prompts.size() == 2);
   CHECK(prompts[0].error == "");
@@ -555,7 +611,7 @@ TEST_CASE("prompts: every field of a line, and the defaults") {
   CHECK(prompts[1].id == OrderedJson::parse("[1, \"x\"]"));
   CHECK(prompts[1].request.max_tokens == 3);
   CHECK(prompts[1].stop == std::vector<std::string>{"c", "d"});
-  CHECK(s.seed == 4);
+  CHECK(s.seed == UINT64_MAX);
   CHECK(s.temperature == 0.5);
   CHECK(s.top_k == 6);
   CHECK(s.top_p == 0.7);
@@ -586,13 +642,16 @@ TEST_CASE("prompts: a line that is wrong says where and why") {
   CHECK(error_in("\n{\"prompt\": 5}") == "list:2: prompt is 5, expected a string");
   CHECK(error_in("{}") == "list:1: prompt is missing, expected a string");
   CHECK(error_in("[]") == "list:1: found [], expected a JSON object");
-  CHECK(error_in("{\"prompt\": \"a\"").starts_with("list:1: not valid JSON"));
+  CHECK(error_in("\n\n{\"prompt\": }") == "list:3: not valid JSON, see byte 12");
   CHECK(error_in("{\"prompt\": \"a\", \"max_tokens\": 5}")
             .starts_with("list:1: unknown field \"max_tokens\", expected prompt, messages, tools"));
   CHECK(error_in("{\"prompt\": \"a\", \"max_new\": -1}").find("max_new is -1, expected") !=
         std::string::npos);
-  CHECK(error_in("{\"prompt\": \"a\", \"seed\": 1.5}").find("seed is 1.5, expected") !=
-        std::string::npos);
+  for (const char* seed : {"-1", "1.5", "1e+20"}) {
+    CHECK(error_in("{\"prompt\": \"a\", \"seed\": " + std::string(seed) + "}") ==
+          "list:1: seed is " + std::string(seed) +
+              ", expected a whole number from 0 to 18446744073709551615");
+  }
   CHECK(error_in("{\"prompt\": \"a\", \"stop\": \"\"}").find("stop is \"\", expected") !=
         std::string::npos);
   CHECK(error_in("{\"prompt\": \"a\", \"stop\": [1]}").find("stop is [1], expected") !=
@@ -601,6 +660,8 @@ TEST_CASE("prompts: a line that is wrong says where and why") {
   CHECK(error_in("{\"messages\": []}") == "list:1: [chat template] there are no messages");
   CHECK(error_in("{\"messages\": [], \"prompt\": \"a\"}") ==
         "list:1: prompt is \"a\", expected nothing beside messages");
+  CHECK(error_in("{\"prompt\": \"a\", \"tools\": []}") ==
+        "list:1: tools is [], expected it beside messages, not beside a prompt");
   CHECK(error_in("{\"messages\": 5}").starts_with("list:1: messages is 5"));
   CHECK(error_in("{\"prompt\": " + std::string(100000, '[')) ==
         "list:1: JSON nested more than 100 deep");
@@ -630,6 +691,30 @@ std::string request_line(const std::string& prompt, int max_new) {
 }
 
 }  // namespace
+
+TEST_CASE("prompts: the line of a value that is not finite is named, and is the only one to fail") {
+  const TempDir folder;
+  CheckpointParts parts = take_apart("untied");
+  const int q = encode(tiny_tokenizer(), "q").at(0);
+  parts.set("model.embed_tokens.weight", q * 35, NAN);
+  const SmallModel broken{"", load_model(write_checkpoint(folder, parts)), {}, {}};
+  const SmallModel whole = small_model("untied");
+  const std::string text = request_line("abc", 3) + request_line("q", 3) + request_line("abd", 3);
+  const std::vector<Json> lines = answers_to(broken, text, {});
+  const std::vector<Json> expected = answers_to(whole, text, {});
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] == expected[0]);
+  CHECK(lines[1]["error"].get<std::string>().starts_with("list:2: [forward] embed_tokens: row 0"));
+  CHECK(lines[2] == expected[2]);
+}
+
+TEST_CASE("prompts: what cannot fit is refused before it is cut into tokens") {
+  const std::string large(1 << 20, 'x');
+  const std::string too_long = "list:1: [tokenizer] a text of 1048576 bytes is at least ";
+  CHECK(error_in("{\"prompt\": \"" + large + "\"}").starts_with(too_long));
+  CHECK(error_in("{\"messages\": [{\"role\": \"user\", \"content\": \"" + large + "\"}]}")
+            .find("tokens, and the context has room for 511") != std::string::npos);
+}
 
 TEST_CASE("prompts: each gets exactly one answer, in order, the wrong ones too") {
   const SmallModel small = small_model("tiny");

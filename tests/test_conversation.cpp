@@ -229,6 +229,48 @@ TEST_CASE("conversation: an answer can be stopped, before its first token and af
   CHECK(at.hear("Go on") == anew.hear("Go on"));
 }
 
+TEST_CASE(
+    "conversation: what was read until it was stopped is counted, and taken back without fuss") {
+  Fixture at;
+  at.model.config.max_position_embeddings = 4096;
+  const std::string before = at.hear("Hello");
+  const int history = at.session.conversation.sequence.snapshots.back().position;
+  int asked = 0;
+  say(at.session, std::string(2000, 'x'), {}, [&] { return ++asked == 3; });
+  const AnswerStats& last = at.session.last;
+  CHECK(last.known == history);
+  CHECK(last.read == 2 * kReadAtOnce);
+  CHECK(last.positions == history + 2 * kReadAtOnce);
+  CHECK(last.prompt > last.known + last.read);
+  CHECK(last.read_seconds > 0);
+  const std::string stats = run_command(at.session, "/stats");
+  CHECK(stats.find(" remembered, 1024 read until that was stopped\n") != std::string::npos);
+  CHECK(stats.find("inf") == std::string::npos);
+  // The next message stands where the other would have stood.
+  at.hear("Go on");
+  CHECK(last.why.find("a message was taken back (parted at ") == 0);
+  CHECK(last.again > 0);
+  CHECK(last.read == last.prompt - last.known);
+}
+
+TEST_CASE("conversation: after /load, what is read again is what had been said") {
+  const TempDir folder;
+  const std::string file = folder.path() + "/chat.json";
+  Fixture first, second;
+  first.hear("Hello");
+  run_command(first.session, "/save " + file);
+  CHECK(run_command(second.session, "/load " + file) == "2 messages");
+  second.hear("And now?");
+  Chat chat = second.session.conversation.chat;
+  chat.messages.pop_back();
+  const Prompt prompt = render(second.session.voice.form, second.tokenizer, chat);
+  CHECK(second.session.last.known == 0);
+  CHECK(second.session.last.again == prompt.turns[prompt.turns.size() - 2]);
+  CHECK(second.session.last.why == "the conversation was loaded");
+  second.hear("And then?");
+  CHECK(second.session.last.why.find("now stands without its think block") != std::string::npos);
+}
+
 TEST_CASE("conversation: an exact repetition ends the answer") {
   Fixture at;
   at.model.config.eos_token_id = {};
@@ -343,8 +385,11 @@ TEST_CASE("session: commands, and what they say to what they cannot do") {
   const auto refused = [&](const char* line, const char* part) {
     check_throws_with([&] { run_command(at.session, line); }, part);
   };
-  CHECK(is_command("/x"));
-  CHECK_FALSE(is_command("x /"));
+  for (const char* line : {"/x", "/SAVE a", "/save a/b", "/help\tme"}) CHECK(is_command(line));
+  for (const char* line :
+       {"x /", "/", "/ x", "//x", "/etc/hosts is missing", "/2 is a half", "/é", "/help?"}) {
+    CHECK_FALSE(is_command(line));
+  }
   CHECK(run_command(at.session, "/help").find("/load FILE") != std::string::npos);
   CHECK(run_command(at.session, "/stats") == "nothing has been answered yet");
   CHECK(run_command(at.session, "/think") == "the model thinks before it answers");
@@ -353,6 +398,7 @@ TEST_CASE("session: commands, and what they say to what they cannot do") {
   at.session.voice.form.form = ChatForm::chatml;
   refused("/think", "knows no thinking");
   refused("/nothing", "there is no command \"/nothing\"; /help lists them");
+  refused("/SAVE chat.json", "there is no command \"/SAVE\"; /help lists them");
   refused("/save", "/save needs the name of a file");
   refused("/reset now", "/reset takes nothing after it, found \"now\"");
   refused("/load nowhere.json", "nowhere.json");

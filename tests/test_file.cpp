@@ -2,8 +2,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <future>
 
 #include "qwen/file.h"
+#include "qwen/input.h"
 #include "tests/support.h"
 
 using namespace qwen;
@@ -77,4 +80,23 @@ TEST_CASE("file: a pipe is refused, not waited for") {
   const std::string pipe = folder.path() + "/pipe";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   check_throws_with([&] { map_file(pipe); }, "cannot read " + pipe + ": not a regular file");
+}
+
+TEST_CASE("input: a file, or what a pipe holds, up to a limit") {
+  const TempDir folder;
+  const std::string file = folder.write("a", "three"), pipe = folder.path() + "/pipe";
+  CHECK(name_of_input("-") == "stdin");
+  CHECK(name_of_input(file) == file);
+  CHECK(read_input(file) == "three");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const auto through_pipe = [&](const std::string& text, std::size_t most) {
+    const auto writer = std::async(std::launch::async, [&] { std::ofstream(pipe) << text; });
+    return read_input(pipe, most);
+  };
+  CHECK(through_pipe("through a pipe", 100) == "through a pipe");
+  check_throws_with([&] { through_pipe("too long", 7); },
+                    "cannot read " + pipe + ": it goes on after 7 bytes; give the name of a file");
+  check_throws_with([] { read_input("/dev/zero", 1000); }, "it goes on after 1000 bytes");
+  check_throws_with([&] { read_input(folder.path()); }, "not a regular file");
+  check_throws_with([] { read_input("no/such"); }, "cannot read no/such: No such file");
 }

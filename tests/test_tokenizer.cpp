@@ -441,3 +441,34 @@ TEST_CASE("bpe: the list of candidates gives what merging once, again and again,
     }
   }
 }
+
+TEST_CASE("expect_room: refuses no text that fits") {
+  const auto fits = [](const Tokenizer& tokenizer, const std::string& text) {
+    const int count = static_cast<int>(encode(tokenizer, text, AddedTokens::as_text).size());
+    CHECK_NOTHROW(expect_room(tokenizer, text, count));
+  };
+  const auto repeated = [](const char* piece, int times) {
+    std::string text;
+    for (int i = 0; i < times; ++i) text += piece;
+    return text;
+  };
+  for (const char* name : {"small", "pieces"}) {
+    const Tokenizer tokenizer = load_tokenizer(std::string("tokenizers/") + name);
+    std::size_t longest = 0;
+    for (const std::string& token : tokenizer.tokens) {
+      longest = std::max(longest, token.size());
+      fits(tokenizer, token);
+    }
+    fits(tokenizer, repeated(" ", 5000));
+    fits(tokenizer, repeated("\n", 5000));
+    fits(tokenizer, repeated("e\xCC\x81", 5000));                             // é, composed
+    fits(tokenizer, repeated("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", 5000));  // 각, composed
+    fits(tokenizer, repeated("the ", 5000));
+    CAPTURE(name);
+    const std::string large(1000 * longest, 'x');
+    check_throws_with(
+        [&] { expect_room(tokenizer, large, 200); },
+        "[tokenizer] a text of " + std::to_string(large.size()) + " bytes is at least ");
+    expect_room(tokenizer, large, 1000);
+  }
+}

@@ -18,7 +18,8 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", dtype, "the type of the matrices")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--seed", seed, "another seed gives other weights")->capture_default_str();
+  add_integer(app, "--seed", seed, 0, UINT64_MAX, "another seed gives other weights")
+      ->capture_default_str();
   return run_program(app, argc, argv, [&] {
     const RandomModel random = random_model(named_shape(shape), dtype_from_name(dtype), seed);
     save_checkpoint(random.model.config, random.tensors, out);

@@ -2,6 +2,7 @@
 //
 //   build/tools/logits --model M --ids 1,2,3 --out F.npy
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <numeric>
 #include <optional>
@@ -106,23 +107,10 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app("Logits of a sequence of token ids");
   Options options;
-  // The library itself would read 010 as 8, and nothing as one id.
-  const CLI::Validator decimal(
-      [](std::string& text) {
-        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-        const bool plain = digits && (text.size() == 1 || text[0] != '0');
-        return plain ? std::string() : "'" + text + "' is not a number such as 0 or 17";
-      },
-      "NUMBER");
   add_model_options(app, options.model);
-  app.add_option("--ids", options.ids, "token ids, separated by commas")
-      ->delimiter(',')
-      ->required()
-      ->check(decimal);
-  app.add_option("--pieces", options.pieces, "read the ids in pieces of these sizes")
-      ->delimiter(',')
-      ->check(decimal)
-      ->check(CLI::PositiveNumber);
+  add_integers(app, "--ids", options.ids, 0, INT_MAX, "token ids, separated by commas")->required();
+  add_integers(app, "--pieces", options.pieces, 1, INT_MAX,
+               "read the ids in pieces of these sizes");
   app.add_flag("--all", options.all, "logits of every row, not only of the last");
   app.add_flag("--mtp", options.mtp,
                "the MTP layer's logits: row p, of all but the last, drafts the token at p + 2");
