@@ -12,6 +12,7 @@
 #include "qwen/blas_kernel.h"
 #include "qwen/counted.h"
 #include "qwen/interrupt.h"
+#include "qwen/process.h"
 #include "qwen/program.h"
 #include "qwen/random_model.h"
 #include "qwen/report.h"
@@ -118,8 +119,8 @@ void print_part(const SpeedOptions& options, const Part& part, const std::vector
   for (std::string line; std::getline(sentences, line);) print_measured(options, wrapped(line));
 }
 
-// Whether it is the one configuration of a process that another has started: that one has checked
-// the results, and the part measures the limits beside the task.
+// Whether it is one configuration alone, quickly: the part measures the limits beside the task, and
+// nothing is checked.
 bool is_one_task(const SpeedOptions& options) {
   return options.parts == std::vector<std::string>{"task"};
 }
@@ -159,6 +160,14 @@ void measure_speed(const SpeedOptions& options) {
   write();
 }
 
+// One configuration, for the program that has started this one and has checked the results.
+void measure_for_parent(const SpeedOptions& options) {
+  end_with_parent();
+  Speed speed = prepare_speed(options);
+  task_part(speed);
+  std::printf("%s", file_text(to_json(speed.rows)).c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -171,8 +180,13 @@ int main(int argc, char** argv) {
     if (options.counts) return print_counts();
     choose_blas_kernel(argv);
     watch_for_interrupt();
-    const bool is_matrix = options.parts == std::vector<std::string>{"matrix"};
-    is_matrix ? measure_matrix(options) : measure_speed(options);
+    if (options.child) {
+      measure_for_parent(options);
+    } else if (options.parts == std::vector<std::string>{"matrix"}) {
+      measure_matrix(options);
+    } else {
+      measure_speed(options);
+    }
     if (interrupted()) throw std::runtime_error("interrupted: what was finished is above");
   });
 }

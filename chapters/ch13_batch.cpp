@@ -253,6 +253,20 @@ void show_long_prompt(const Setup& at) {
   }
 }
 
+// What would be passed over in silence is refused.
+void check_use(const CLI::App& app) {
+  if (app.count("file") > 0) {
+    if (app.count("--speed") == 0) return;
+    throw CLI::ValidationError("--speed", "is for the demonstration, without a file");
+  }
+  constexpr const char* kUsed[] = {"--help", "--model", "--dtype", "--threads", "--speed"};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || std::count(std::begin(kUsed), std::end(kUsed), name) > 0) continue;
+    throw CLI::ValidationError(name, "changes nothing in the demonstration: name a file, or -");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -276,6 +290,7 @@ int main(int argc, char** argv) {
   app.add_flag("--speed", options.speed,
                "of the demonstration only how speed grows with the batch");
   app.callback([&] {
+    check_use(app);
     if (options.limits.rows >= options.limits.sequences) return;
     throw CLI::ValidationError("--rows", "each of --sequences needs a row in every step");
   });

@@ -107,7 +107,7 @@ Ops checked_ops(const Ops& ops, const Ops& oracle) {
     Tensor2 expected_tail = tail;
     Qkv y = ops.conv_qkv(in, kernel, heads, tail);
     const Qkv expected = oracle.conv_qkv(in, kernel, heads, expected_tail);
-    const int additions = dim(kernel, 1) + heads.Dk + kFunctions;
+    const int additions = dim(kernel, 0) + heads.Dk + kFunctions;
     check->compare("conv_qkv q", y.q, expected.q, additions);
     check->compare("conv_qkv k", y.k, expected.k, additions);
     check->compare("conv_qkv v", y.v, expected.v, additions);

@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <stdexcept>
 #include <system_error>
+
+#include "qwen/truncation.h"
 
 namespace qwen {
 namespace {
@@ -22,8 +26,12 @@ struct Descriptor {
   }
 };
 
+std::string cannot_read(const std::string& path, const std::string& why) {
+  return "cannot read " + path + ": " + why;
+}
+
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
-  throw std::runtime_error("cannot read " + path + ": " + why);
+  throw std::runtime_error(cannot_read(path, why));
 }
 
 [[noreturn]] void fail_with_errno(const std::string& path) {
@@ -44,39 +52,82 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   void* address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (address == MAP_FAILED) fail_with_errno(path);
   data_ = static_cast<const std::byte*>(address);
+  watch_mapping(data_, size_, cannot_read(path, "it became shorter while it was in use") + '\n');
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapping(data_);
+  munmap(const_cast<std::byte*>(data_), size_);
 }
 
 std::shared_ptr<const MappedFile> map_file(const std::string& path) {
   return std::make_shared<const MappedFile>(path);
 }
 
-void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const auto cannot = [&](const std::string& why) {
-    return std::runtime_error("cannot write " + path + ": " + why);
-  };
-  std::string target = path;
-  if (fs::exists(path, error)) {
-    if (!fs::is_regular_file(path, error)) throw cannot("it exists and is not a regular file");
-    // A new file can take the place of one that must not be written, and of a link to another.
-    if (access(path.c_str(), W_OK) != 0) throw cannot(std::generic_category().message(errno));
-    target = fs::canonical(path).string();
+std::string unfinished_name(const std::string& path) {
+  char name[16];
+  std::snprintf(name, sizeof name, ".part-%08x", std::random_device()());
+  return path + name;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void cannot_write(const std::string& path, const std::string& why) {
+  throw std::runtime_error("cannot write " + path + ": " + why);
+}
+
+[[noreturn]] void cannot_write(const std::string& path) {
+  cannot_write(path, std::generic_category().message(errno));
+}
+
+// The file that a path names in the end, whether it is there or not: where its links lead.
+fs::path followed(fs::path path) {
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  std::error_code ignored;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(path, ignored); ++i) {
+    path = path.parent_path() / fs::read_symlink(path, ignored);
   }
-  const std::string unfinished = target + ".part-" + std::to_string(getpid());
+  return path;
+}
+
+// What takes the place of a file has its mode and, where the system allows it, its owner.
+void keep_owner_and_mode(int file, const struct stat& old) {
+  [[maybe_unused]] const int ignored = fchown(file, old.st_uid, old.st_gid);
+  fchmod(file, old.st_mode & 0777);
+}
+
+// A file that is gone at the end of the scope, unless it has another name by then.
+struct Unfinished {
+  const std::string name;
+  ~Unfinished() { unlink(name.c_str()); }
+};
+
+}  // namespace
+
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  struct stat old;
+  const bool exists = stat(path.c_str(), &old) == 0;
+  if (!exists && errno != ENOENT) cannot_write(path);
+  if (exists && !S_ISREG(old.st_mode)) cannot_write(path, "it exists and is not a regular file");
+  // A new file can take the place of one that must not be written.
+  if (exists && access(path.c_str(), W_OK) != 0) cannot_write(path);
+
+  const std::string target = followed(path).string();
+  const Unfinished unfinished{unfinished_name(target)};
+  const mode_t mode = exists ? 0600 : 0666;  // of a private file nobody sees even the beginning
+  const Descriptor made{
+      open(unfinished.name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)};
+  if (made.number < 0) cannot_write(path);
   errno = 0;
-  std::ofstream file(unfinished, std::ios::binary);
+  std::ofstream file(unfinished.name, std::ios::binary);
   if (file) write(file);
   file.close();
-  if (file) fs::rename(unfinished, target, error);
-  if (file && !error) return;
-  const std::string why = error ? error.message() : std::generic_category().message(errno);
-  fs::remove(unfinished, error);
-  throw cannot(why);
+  if (!file) cannot_write(path);
+  if (exists) keep_owner_and_mode(made.number, old);
+  if (std::rename(unfinished.name.c_str(), target.c_str()) != 0) cannot_write(path);
 }
 
 std::string_view text(const MappedFile& file) {

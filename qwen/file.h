@@ -34,9 +34,14 @@ std::shared_ptr<const MappedFile> map_file(const std::string& path);
 // The bytes as characters, for parsers of text.
 std::string_view text(const MappedFile& file);
 
+// A name for what will be `path` when it is finished: beside it, and nobody can foresee it.
+std::string unfinished_name(const std::string& path);
+
 // Writes a file so that `path` holds the old contents or all of the new, never half of them:
-// `write` fills a neighbour with a name of its own, which then takes the place. std::runtime_error
-// with path and reason, and nothing left behind, when that fails or `path` is not a regular file.
+// `write` fills a neighbour with a name of its own, which then takes the place, with the owner and
+// the mode of the old one. A link stays, and the file it leads to is written. std::runtime_error
+// with path and reason when that fails or `path` is not a regular file; nothing is left behind
+// then, nor where `write` throws.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
 }  // namespace qwen

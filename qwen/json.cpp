@@ -101,6 +101,14 @@ OrderedJson read_ordered_json(const std::string& path) {
   return parse_ordered_json(text(*map_file(path)), path);
 }
 
+std::string file_text(const OrderedJson& value) {
+  return value.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + '\n';
+}
+
+std::string element(const std::string& list, std::size_t index) {
+  return list + "[" + std::to_string(index) + "]";
+}
+
 std::string shown(const Json& value) {
   // Escaping all but ASCII keeps a cut from splitting a character.
   const std::string whole = value.dump(-1, ' ', true, Json::error_handler_t::replace);

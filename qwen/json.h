@@ -58,6 +58,13 @@ class JsonObject {
   std::string source_;
 };
 
+// A value as a file holds it, every member on a line of its own. Strings from outside, such as the
+// name of a folder, may be no UTF-8: what is none becomes U+FFFD.
+std::string file_text(const OrderedJson& value);
+
+// A member of a list as a place in messages: "x.json: processes[3]".
+std::string element(const std::string& list, std::size_t index);
+
 // A value as a message shows it: on one line, cut where it is long.
 std::string shown(const Json& value);
 

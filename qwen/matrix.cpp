@@ -6,6 +6,8 @@
 #include <limits>
 #include <ostream>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include "qwen/file.h"
 
@@ -24,19 +26,35 @@ OrderedJson to_json(const Outcome& outcome) {
   json["device"] = outcome.configuration.device;
   json["threads"] = outcome.configuration.threads;
   json["process"] = outcome.process;
-  json["rows"] = OrderedJson::array();
-  for (const Row& row : outcome.rows) json["rows"].push_back(to_json(row));
+  json["rows"] = to_json(outcome.rows);
   return json;
 }
 
-Outcome outcome_from_json(const Json& json, const std::string& path) {
-  const JsonObject object(json, path);
+// Of one process: each row is timed, as merged_rows needs it, and each is of another metric.
+std::vector<Row> rows_of_process(const Json& list, const std::string& source) {
+  const std::vector<Row> rows = rows_from_json(list, source);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const JsonObject row(list[i], element(source, i));
+    if (rows[i].value == 0) row.fail("value", "a number above 0");
+    if (rows[i].min.value_or(0) == 0) row.fail("min", "a number above 0");
+    if (rows[i].times.size() != 1 || rows[i].times[0].empty()) {
+      row.fail("times", "a list with one list, the times of this process");
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (rows[j].metric == rows[i].metric) row.fail("metric", "one that no other row has");
+    }
+  }
+  return rows;
+}
+
+Outcome outcome_from_json(const Json& json, const std::string& source) {
+  const JsonObject object(json, source);
   constexpr int kMost = std::numeric_limits<int>::max();
   Outcome outcome;
   outcome.configuration = {object.string("model"), object.string("dtype"), object.string("device"),
                            static_cast<int>(object.integer("threads", 1, kMost))};
   outcome.process = static_cast<int>(object.integer("process", 0, kProcesses - 1));
-  outcome.rows = rows_from_json(object.array("rows"), path);
+  outcome.rows = rows_of_process(object.array("rows"), source + ": rows");
   return outcome;
 }
 
@@ -55,17 +73,15 @@ void write_matrix(const std::string& path, const OrderedJson& meta,
                   const std::vector<Outcome>& outcomes) {
   OrderedJson json;
   json["meta"] = meta;
-  json["rows"] = OrderedJson::array();
-  for (const Row& row : matrix_rows(configurations, outcomes)) {
-    json["rows"].push_back(to_json(row));
-  }
+  json["rows"] = to_json(matrix_rows(configurations, outcomes));
   json["processes"] = OrderedJson::array();
   for (const Outcome& outcome : outcomes) json["processes"].push_back(to_json(outcome));
-  write_file(path, [&](std::ostream& file) { file << json.dump(1) << '\n'; });
+  write_file(path, [&](std::ostream& file) { file << file_text(json); });
 }
 
 std::vector<Outcome> read_matrix(const std::string& path, const OrderedJson& meta) {
-  if (!std::filesystem::exists(path)) return {};
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
   const auto refuse = [&](const std::string& why) {
     return std::runtime_error(path + ": " + why + "; give --json another file, or delete this one");
   };
@@ -76,7 +92,7 @@ std::vector<Outcome> read_matrix(const std::string& path, const OrderedJson& met
   }
   const JsonObject found = file.object("meta");
   for (const char* key : kMustAgree) {
-    const Json now = Json::parse(meta.at(key).dump());
+    const Json now = Json::parse(file_text(meta.at(key)));
     const Json then = found.has(key) ? found.value()[key] : Json();
     if (then != now) {
       throw refuse("its figures were measured with " + std::string(key) + " " + shown(then) +
@@ -84,8 +100,13 @@ std::vector<Outcome> read_matrix(const std::string& path, const OrderedJson& met
     }
   }
   std::vector<Outcome> outcomes;
-  for (const Json& outcome : file.array("processes")) {
-    outcomes.push_back(outcome_from_json(outcome, path));
+  for (const Json& process : file.array("processes")) {
+    const std::string place = element(path + ": processes", outcomes.size());
+    Outcome outcome = outcome_from_json(process, place);
+    if (is_done(outcomes, outcome.configuration, outcome.process)) {
+      JsonObject(process, place).fail("process", "another one than before of this configuration");
+    }
+    outcomes.push_back(std::move(outcome));
   }
   return outcomes;
 }

@@ -1,10 +1,10 @@
 // Multi-token prediction: a small layer behind the model that guesses one token further.
 //
-//   token p + 1 ─ embed ─ pre_fc_norm_embedding ─┐
-//                                                fc ─ layer ─ norm ─ the model's head ─ token p + 2
-//   h_p ───────────────── pre_fc_norm_hidden ────┘    (own KV)
+//   token n + 1 ─ embed ─ pre_fc_norm_embedding ─┐
+//                                                fc ─ layer ─ norm ─ the model's head ─ token n + 2
+//   h_n ───────────────── pre_fc_norm_hidden ────┘    (own KV)
 //
-// h_p is the model's last row at position p, after the final norm.
+// h_n is the model's last row at position n, after the final norm.
 #pragma once
 
 #include <optional>

@@ -182,8 +182,10 @@ Team& team() {
 
 void parallel_for(int n, int grain, const std::function<void(int, int)>& body) {
   if (grain < 1) throw std::invalid_argument("[parallel_for] grain must be at least 1");
+  // Before the lock: what runs alone may call this again, and a mutex is not taken twice.
+  const bool is_alone = n <= grain || inside_a_piece || team().size() == 1;
   std::unique_lock lock(team_mutex, std::defer_lock);
-  if (n <= grain || inside_a_piece || !lock.try_lock() || team().size() == 1) {
+  if (is_alone || !lock.try_lock()) {
     for (int begin = 0; begin < n; begin += grain) body(begin, std::min(begin + grain, n));
     return;
   }

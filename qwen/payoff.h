@@ -1,12 +1,12 @@
 // Does drafting pay? The arithmetic, and a switch that follows it.
 //
-// A round of k drafts costs `drafts + verify` seconds and gives 1 + a tokens, a of them accepted
+// A round of m drafts costs `drafts + verify` seconds and gives 1 + a tokens, a of them accepted
 // drafts; in that time plain steps would give (drafts + verify) / plain. So it pays where
 //
 //   1 + a  >  (drafts + verify) / plain
 //
 // On a CPU or GPU that waits for memory, a row more in a call is nearly free, and verify is hardly
-// more than plain. Where arithmetic is the limit, k + 1 rows cost nearly k + 1 steps.
+// more than plain. Where arithmetic is the limit, m + 1 rows cost nearly m + 1 steps.
 #pragma once
 
 namespace qwen {

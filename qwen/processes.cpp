@@ -1,7 +1,5 @@
 #include "qwen/processes.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <random>
@@ -12,6 +10,12 @@
 
 namespace qwen {
 
+bool Configuration::operator==(const Configuration& other) const {
+  const auto in_a_file = [](const Configuration& c) { return file_text(c.model); };
+  return in_a_file(*this) == in_a_file(other) && dtype == other.dtype && device == other.device &&
+         threads == other.threads;
+}
+
 std::vector<Configuration> all_configurations(const std::vector<std::string>& models,
                                               const std::vector<std::string>& dtypes,
                                               const std::vector<std::string>& devices,
@@ -20,7 +24,10 @@ std::vector<Configuration> all_configurations(const std::vector<std::string>& mo
   for (const std::string& model : models) {
     for (const std::string& dtype : dtypes) {
       for (const std::string& device : devices) {
-        for (const int count : threads) all.push_back({model, dtype, device, count});
+        for (const int count : threads) {
+          const Configuration next{model, dtype, device, count};
+          if (std::find(all.begin(), all.end(), next) == all.end()) all.push_back(next);
+        }
       }
     }
   }
@@ -31,35 +38,17 @@ int runs_of_process(int runs, int process) {
   return runs / kProcesses + (process < runs % kProcesses);
 }
 
-namespace {
-
-// A file for one process to write to, gone at the end.
-struct ScratchFile {
-  std::string path = (std::filesystem::temp_directory_path() /
-                      ("ch15_speed-" + std::to_string(getpid()) + ".json"))
-                         .string();
-  ~ScratchFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-  }
-};
-
-}  // namespace
-
 Measurement in_new_process(int prompt, int steps) {
   return [=](const Configuration& configuration, int runs) {
-    const ScratchFile file;
-    run_process({own_path(), "--part", "task", "--model", configuration.model, "--dtype",
-                 configuration.dtype, "--device", configuration.device, "--threads",
-                 std::to_string(configuration.threads), "--prompt", std::to_string(prompt),
-                 "--steps", std::to_string(steps), "--runs", std::to_string(runs), "--json",
-                 file.path});
-    const Json json = read_json(file.path);
-    return rows_from_json(JsonObject(json, file.path).array("rows"), file.path);
+    const std::string printed =
+        run_process({own_path(), "--child", "--part", "task", "--model", configuration.model,
+                     "--dtype", configuration.dtype, "--device", configuration.device, "--threads",
+                     std::to_string(configuration.threads), "--prompt", std::to_string(prompt),
+                     "--steps", std::to_string(steps), "--runs", std::to_string(runs)});
+    const std::string source = "ch15_speed --child";
+    return rows_from_json(parse_json(printed, source), source);
   };
 }
-
-namespace {
 
 bool is_done(const std::vector<Outcome>& outcomes, const Configuration& configuration,
              int process) {
@@ -67,6 +56,8 @@ bool is_done(const std::vector<Outcome>& outcomes, const Configuration& configur
     return outcome.configuration == configuration && outcome.process == process;
   });
 }
+
+namespace {
 
 // What is still to be done, in an order that favours none: every configuration once, shuffled,
 // then all of them again.

@@ -16,10 +16,11 @@ struct Configuration {
   std::string dtype, device = "cpu";
   int threads = 1;
 
-  bool operator==(const Configuration&) const = default;
+  // A model's name that is no UTF-8 is equal to what a file makes of it.
+  bool operator==(const Configuration& other) const;
 };
 
-// Every model in every dtype, on every device, with every number of threads.
+// Every model in every dtype, on every device, with every number of threads; each once.
 std::vector<Configuration> all_configurations(const std::vector<std::string>& models,
                                               const std::vector<std::string>& dtypes,
                                               const std::vector<std::string>& devices,
@@ -38,11 +39,14 @@ struct Outcome {
   std::vector<Row> rows;
 };
 
+// Whether that process of a configuration is among them.
+bool is_done(const std::vector<Outcome>& outcomes, const Configuration& configuration, int process);
+
 // Measures a configuration once, with so many runs besides run 0.
 using Measurement = std::function<std::vector<Row>(const Configuration&, int runs)>;
 
-// That in a new process of this program, `ch15_speed --part task`, with prompt and steps of the
-// task (task.h).
+// That in a new process of this program, `ch15_speed --child --part task`, with prompt and steps of
+// the task (task.h).
 Measurement in_new_process(int prompt, int steps);
 
 // Measures what `outcomes` does not hold yet, and adds it there; `after_each` is called after each

@@ -19,19 +19,31 @@ OrderedJson or_null(const std::optional<T>& value) {
   return value ? OrderedJson(*value) : OrderedJson();
 }
 
-std::uint64_t from_hex(const std::string& text) {
-  return std::strtoull(text.c_str(), nullptr, 16);
+// ---- fields of a row, as they are read ----
+
+// What hash_text has written.
+std::uint64_t hash_of(const JsonObject& object, const std::string& key) {
+  const std::string text = object.string(key);
+  const std::uint64_t value = std::strtoull(text.c_str(), nullptr, 16);
+  if (text != hash_text(value)) object.fail(key, "16 hexadecimal digits");
+  return value;
 }
 
-// A list of lists of numbers.
-std::vector<std::vector<double>> lists(const JsonObject& object, const std::string& key) {
-  const auto is_list_of_numbers = [](const Json& list) {
-    return list.is_array() && std::all_of(list.begin(), list.end(),
-                                          [](const Json& value) { return value.is_number(); });
+// A time, a speed, a share.
+double measured(const JsonObject& object, const std::string& key) {
+  const double value = object.number(key);
+  if (value < 0) object.fail(key, "a number from 0");
+  return value;
+}
+
+std::vector<std::vector<double>> times_of(const JsonObject& object, const std::string& key) {
+  const auto is_time = [](const Json& value) { return value.is_number() && value > 0; };
+  const auto are_times = [&](const Json& list) {
+    return list.is_array() && std::all_of(list.begin(), list.end(), is_time);
   };
   const Json& all = object.array(key);
-  if (!std::all_of(all.begin(), all.end(), is_list_of_numbers)) {
-    object.fail(key, "a list of lists of numbers");
+  if (!std::all_of(all.begin(), all.end(), are_times)) {
+    object.fail(key, "a list of lists of numbers above 0");
   }
   return all;
 }
@@ -67,8 +79,9 @@ std::optional<double> percent_of_limit(const Row& row) {
 
 std::string figure(double value) {
   const double size = std::abs(value);
-  const int decimals =
-      size == 0 ? 0 : std::clamp(3 - static_cast<int>(std::floor(std::log10(size))), 0, 3);
+  const int decimals = size == 0 || !std::isfinite(size)
+                           ? 0
+                           : std::clamp(3 - static_cast<int>(std::floor(std::log10(size))), 0, 3);
   char text[64];
   if (size > 0 && size < 1e-3) {
     std::snprintf(text, sizeof text, "%.2g", value);
@@ -198,6 +211,12 @@ OrderedJson to_json(const Row& row) {
   return json;
 }
 
+OrderedJson to_json(const std::vector<Row>& rows) {
+  OrderedJson list = OrderedJson::array();
+  for (const Row& row : rows) list.push_back(to_json(row));
+  return list;
+}
+
 namespace {
 
 Row row_from_json(const Json& json, const std::string& source) {
@@ -211,7 +230,7 @@ Row row_from_json(const Json& json, const std::string& source) {
     return object.has(key) ? std::optional(whole(key)) : std::nullopt;
   };
   const auto number_or_none = [&](const char* key) {
-    return object.has(key) ? std::optional(object.number(key)) : std::nullopt;
+    return object.has(key) ? std::optional(measured(object, key)) : std::nullopt;
   };
   Row row;
   row.part = object.string("part");
@@ -223,7 +242,7 @@ Row row_from_json(const Json& json, const std::string& source) {
   row.context = whole_or_none("context");
   row.batch = whole_or_none("batch");
   row.metric = object.string("metric");
-  row.value = object.number("value");
+  row.value = measured(object, "value");
   row.unit = object.string("unit");
   row.min = number_or_none("min");
   row.median = number_or_none("median");
@@ -232,8 +251,8 @@ Row row_from_json(const Json& json, const std::string& source) {
   row.scattered = object.boolean("scattered");
   row.limit = number_or_none("limit");
   row.predicted = number_or_none("predicted");
-  if (object.has("output_hash")) row.output_hash = from_hex(object.string("output_hash"));
-  row.times = lists(object, "times");
+  if (object.has("output_hash")) row.output_hash = hash_of(object, "output_hash");
+  row.times = times_of(object, "times");
   return row;
 }
 
@@ -241,16 +260,17 @@ Row row_from_json(const Json& json, const std::string& source) {
 
 std::vector<Row> rows_from_json(const Json& list, const std::string& source) {
   std::vector<Row> rows;
-  for (const Json& row : list) rows.push_back(row_from_json(row, source));
+  for (const Json& row : list) {
+    rows.push_back(row_from_json(row, element(source, rows.size())));
+  }
   return rows;
 }
 
 void write_results(const std::string& path, const OrderedJson& meta, const std::vector<Row>& rows) {
   OrderedJson json;
   json["meta"] = meta;
-  json["rows"] = OrderedJson::array();
-  for (const Row& row : rows) json["rows"].push_back(to_json(row));
-  write_file(path, [&](std::ostream& file) { file << json.dump(2) << '\n'; });
+  json["rows"] = to_json(rows);
+  write_file(path, [&](std::ostream& file) { file << file_text(json); });
 }
 
 }  // namespace qwen

@@ -56,9 +56,11 @@ std::string wrapped(const std::string& text, std::size_t width = 100);
 std::string table(const std::vector<Row>& rows);
 
 OrderedJson to_json(const Row& row);
+OrderedJson to_json(const std::vector<Row>& rows);
 
-// The rows that to_json has written, from a list of them. `source` is the file, for messages;
-// std::runtime_error naming it where a field is missing or of another type.
+// The rows that to_json has written. `source` is where the list stands, for messages;
+// std::runtime_error naming it, the row and the field that is missing, of another type, or cannot
+// have been measured.
 std::vector<Row> rows_from_json(const Json& list, const std::string& source);
 
 // Writes {"meta": …, "rows": […]}; all of it or nothing. std::runtime_error where it cannot.

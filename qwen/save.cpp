@@ -1,16 +1,13 @@
 #include "qwen/save.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <ostream>
 #include <stdexcept>
 
+#include "qwen/file.h"
 #include "qwen/json.h"
 
 namespace qwen {
@@ -84,33 +81,8 @@ OrderedJson config_json(const Config& config, DType dtype) {
   throw std::runtime_error(path.string() + ": cannot be written: " + reason);
 }
 
-// A file that says so when a write fails, with the system's reason.
-class File {
- public:
-  explicit File(const fs::path& path) : path_(path), file_(path, std::ios::binary) { check(); }
-
-  void write(const void* data, std::size_t bytes) {
-    file_.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-    check();
-  }
-  void close() {
-    file_.close();
-    check();
-  }
-
- private:
-  void check() {
-    if (!file_) fail(path_, std::strerror(errno));
-  }
-  fs::path path_;
-  std::ofstream file_;
-};
-
 void write_json(const fs::path& path, const OrderedJson& json) {
-  const std::string text = json.dump(2) + "\n";
-  File file(path);
-  file.write(text.data(), text.size());
-  file.close();
+  write_file(path, [&](std::ostream& file) { file << json.dump(2) << '\n'; });
 }
 
 const char* safetensors_name(DType dtype) {
@@ -138,22 +110,25 @@ void write_safetensors(const fs::path& path, const std::vector<StoredTensor>& te
   std::string header = OrderedJson(std::move(list)).dump();
   header.append(63 - (8 + header.size() + 63) % 64, ' ');  // the data starts at a cache line
 
-  File file(path);
-  std::uint8_t length[8];
-  for (int i = 0; i < 8; ++i) length[i] = static_cast<std::uint8_t>(header.size() >> (8 * i));
-  file.write(length, sizeof length);
-  file.write(header.data(), header.size());
-  for (const StoredTensor& tensor : tensors) file.write(tensor.data, byte_count(tensor));
-  file.close();
+  write_file(path, [&](std::ostream& file) {
+    for (int i = 0; i < 8; ++i) file.put(static_cast<char>(header.size() >> (8 * i)));
+    file << header;
+    for (const StoredTensor& tensor : tensors) {
+      file.write(reinterpret_cast<const char*>(tensor.data),
+                 static_cast<std::streamsize>(byte_count(tensor)));
+    }
+  });
 }
 
 // A folder under another name, which is removed again unless it gets its own.
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const fs::path& path)
-      : path_(path), unfinished_(path.string() + ".part-" + std::to_string(getpid())) {
+      : path_(path), unfinished_(unfinished_name(path.string())) {
     std::error_code error;
-    if (fs::exists(path_)) fail(path_, "it exists already; remove it or choose another name");
+    if (fs::exists(fs::symlink_status(path_))) {  // a link that leads nowhere, too
+      fail(path_, "it exists already; remove it or choose another name");
+    }
     if (!fs::create_directories(unfinished_, error)) fail(path_, error.message());
   }
   ~UnfinishedFolder() {

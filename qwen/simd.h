@@ -39,6 +39,7 @@ inline constexpr const char* kName = "portable";
 
 typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef std::int32_t VecInt __attribute__((vector_size(kLanes * 4)));
+typedef std::uint32_t VecBits __attribute__((vector_size(kLanes * 4)));
 
 inline Vec broadcast(float x) {
   return x - Vec{};
@@ -194,8 +195,8 @@ inline Vec exp(Vec x) {
   e = fma(e, r, broadcast(1.0f));
   e = fma(e, r, broadcast(1.0f));
   // n joins the exponent of e, whose result is neither too large nor subnormal for it: e < 1 where
-  // n = 128, e > 1 where n = -126.
-  e = (Vec)((VecInt)e + ((VecInt)shifted << 23));
+  // n = 128, e > 1 where n = -126. Unsigned, since the bits of a NaN are beyond any such bound.
+  e = (Vec)((VecBits)e + ((VecBits)shifted << 23));
   e = x < lowest ? Vec{} : e;
   e = x > highest ? broadcast(std::numeric_limits<float>::infinity()) : e;
   return x != x ? x : e;

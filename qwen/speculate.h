@@ -1,7 +1,7 @@
 // Speculative decoding: the loop of generate(), several tokens at a time.
 //
-//   a round:  drafter ─ k drafts ─ the model reads last token + drafts, k + 1 rows in one call
-//             ─ verify ─ a accepted and one more ─ roll back k - a rows
+//   a round:  drafter ─ m drafts ─ the model reads last token + drafts, m + 1 rows in one call
+//             ─ verify ─ a accepted and one more ─ roll back m - a rows
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Drafting {
 // What came of it. One serves for all answers of a conversation: speculate() adds to it, while
 // tokens come, and the switch learns from all of them.
 struct DraftStats {
-  std::vector<int> rounds;  // [k + 1]: how many rounds had 0, 1, … k drafts accepted
+  std::vector<int> rounds;  // [m + 1]: how many rounds had 0, 1, … m drafts accepted
   int plain_steps = 0;      // steps without drafts
   Costs seconds;            // of all plain steps, all drafts, all verifications together
   Payoff payoff;

@@ -9,10 +9,13 @@
 namespace qwen {
 namespace {
 
+bool is_only(const SpeedOptions& options, const char* part) {
+  return options.parts == std::vector<std::string>{part};
+}
+
 // Several values make configurations, and those are for the matrix.
-void check_counts(const SpeedOptions& options) {
-  const bool is_matrix = options.parts == std::vector<std::string>{"matrix"};
-  if (is_matrix) return;
+void check_values(const SpeedOptions& options) {
+  if (is_only(options, "matrix")) return;
   for (const std::string& part : options.parts) {
     if (part == "matrix") throw CLI::ValidationError("--part", "matrix is measured alone");
   }
@@ -23,7 +26,30 @@ void check_counts(const SpeedOptions& options) {
   };
   at_most_one("--model", options.models.size());
   at_most_one("--dtype", options.dtypes.size());
+  at_most_one("--device", options.devices.size());
   at_most_one("--threads", options.threads.size());
+}
+
+// What would be passed over in silence is refused.
+void check_use(const CLI::App& app, const SpeedOptions& options) {
+  const auto refuse = [&](const char* option, const std::string& where) {
+    if (app.count(option) > 0) throw CLI::ValidationError(option, "changes nothing " + where);
+  };
+  if (options.counts) {
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_name() == "--counts") continue;
+      refuse(option->get_name().c_str(), "with --counts: what is counted is always the same");
+    }
+  }
+  if (is_only(options, "matrix")) {
+    for (const char* option : {"--full", "--book"}) refuse(option, "in a matrix");
+  }
+  if (options.child) {
+    if (!is_only(options, "task")) throw CLI::ValidationError("--child", "is for --part task");
+    for (const char* option : {"--json", "--report", "--full", "--book"}) {
+      refuse(option, "with --child");
+    }
+  }
 }
 
 std::string now() {
@@ -67,7 +93,14 @@ void add_speed_options(CLI::App& app, SpeedOptions& options, std::vector<std::st
   app.add_flag("--counts", options.counts, "only bytes and operations, nothing is timed");
   app.add_flag("--book", options.book,
                "print only the parts asked for, and mark what depends on the machine with ~");
-  app.callback([&options] { check_counts(options); });
+  app.add_flag(
+      "--child", options.child,
+      "print the rows alone, as JSON, and end when stdin is closed: so a matrix and --full "
+      "start their processes");
+  app.callback([&app, &options] {
+    check_values(options);
+    check_use(app, options);
+  });
 }
 
 std::string chosen_model(const SpeedOptions& options) {

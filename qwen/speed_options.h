@@ -18,7 +18,8 @@ struct SpeedOptions {
   std::optional<int> prompt, steps, runs;  // of the task, and besides run 0
   std::string json, report;                // files to write; empty: none
   bool full = false, counts = false;
-  bool book = false;  // print as the book's pages have it
+  bool child = false;  // started by another: see run_process
+  bool book = false;   // print as the book's pages have it
 };
 
 // Adds them; `parts` are the names that --part takes, and "matrix" is another.

@@ -129,10 +129,12 @@ class Batch(unittest.TestCase):
         self.assertEqual([answer["line"] for answer in answers], list(range(1, len(answers) + 1)))
 
     def test_exit_statuses(self):
-        self.assertEqual(Run("--rows", "4").status, 2)
-        self.assertEqual(Run("--temperature", "-1").status, 2)
-        self.assertEqual(Run("--memory", "nan").status, 2)
-        self.assertEqual(Run("--rows", "1,,2").status, 2)
+        self.assertEqual(Run("-", "--rows", "4").status, 2)
+        self.assertEqual(Run("-", "--temperature", "-1").status, 2)
+        self.assertEqual(Run("-", "--memory", "nan").status, 2)
+        self.assertEqual(Run("-", "--speed").status, 2)  # of the demonstration
+        self.assertEqual(Run("--max-new", "5").status, 2)  # of a file
+        self.assertEqual(Run("-", "--rows", "1,,2").status, 2)
         self.assertEqual(Run("--help").status, 0)
         nowhere = Run("nowhere.jsonl")
         self.assertEqual(nowhere.status, 1)

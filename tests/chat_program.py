@@ -156,6 +156,23 @@ class Chat(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, b"stdin cannot be read\n")
 
+    def test_a_model_that_is_cut_while_it_is_used_ends_the_program_with_a_line(self):
+        model = self.folder / "cut"
+        shutil.copytree(RANDOM, model)
+        weights = model / "model.safetensors"
+        with subprocess.Popen(
+                [program(), "--model", str(model), "--threads", "1", "--greedy", "--max-new", "4"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=environment()) as chat:
+            chat.stdin.write(b"Hello\n")
+            chat.stdin.flush()
+            self.assertNotEqual(chat.stdout.read(1), b"")
+            os.truncate(weights, 0)
+            remarks = chat.communicate(b"Hello\n" * 3, timeout=SECONDS)[1].decode()
+        self.assertEqual(chat.returncode, 1)
+        self.assertEqual(remarks.splitlines()[-1],
+                         f"cannot read {weights}: it became shorter while it was in use")
+
     def test_a_full_context_ends_the_answer_and_not_the_program(self):
         model = self.with_context(100)
         run = Run("--prompt", "Hello", "--max-new", "500", "--loop-stop", "0", "--seed", "3",

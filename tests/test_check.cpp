@@ -197,21 +197,179 @@ TEST_CASE("check: the head is named, NaN is noticed, and so is another shape") {
   check_named(tiny, spoil_head([](Tensor2& y) { y = slice(y, 0, 1); }), head + "another shape");
 }
 
-TEST_CASE("check: errors that only rounding makes are let pass, ten times as large ones are not") {
-  const SmallModel tiny = small_model("tiny");
-  const auto all_off_by = [](float share) {
-    return [share](Ops& ops) {
-      ops.swiglu = [share](const Tensor2& gate, const Tensor2& up) {
-        Tensor2 y = fast::swiglu(gate, up);
-        y *= 1 + share;
+namespace {
+
+template <class... Size>
+auto waves(Size... size) {
+  auto x = uninit(size...);
+  for (std::size_t i = 0; i < x.size(); ++i) x.data()[i] = std::sin(1.0f + i);
+  return x;
+}
+
+// As much as rounding may do in so many additions, times `share`.
+template <std::size_t Rank>
+void add_error(Tensor<Rank>& x, int additions, double share) {
+  double largest = 0;
+  for (const float value : x) largest = std::max<double>(largest, std::abs(value));
+  x.data()[0] +=
+      static_cast<float>(share * 16 * std::ldexp(1, -24) * std::sqrt(additions) * largest);
+}
+
+// An operator, and a call of it in which one result has such an error.
+struct Bounded {
+  std::string name;
+  std::function<void(Ops& wrong, double share)> spoil;
+  std::function<void(const Ops&)> call;
+};
+
+constexpr int kFunctions = 16;  // what a few functions of a number count for
+
+std::vector<Bounded> bounded_elementwise() {
+  const Tensor2 x = waves(3, 7), z = waves(3, 7), cos = waves(3, 2), sin = waves(3, 2);
+  const Tensor1 weight = waves(7);
+  return {{"rms_norm",
+           [](Ops& wrong, double share) {
+             wrong.rms_norm = [=](auto& in, auto& w, float eps) {
+               Tensor2 y = plain::rms_norm(in, w, eps);
+               add_error(y, 7 + kFunctions, share);
+               return y;
+             };
+           },
+           [=](const Ops& ops) { ops.rms_norm(x, weight, 1e-6f); }},
+          {"gated_rms_norm",
+           [](Ops& wrong, double share) {
+             wrong.gated_rms_norm = [=](auto& in, auto& gate, auto& w, float eps) {
+               Tensor2 y = plain::gated_rms_norm(in, gate, w, eps);
+               add_error(y, 7 + kFunctions, share);
+               return y;
+             };
+           },
+           [=](const Ops& ops) { ops.gated_rms_norm(x, z, weight, 1e-6f); }},
+          {"swiglu",
+           [](Ops& wrong, double share) {
+             wrong.swiglu = [=](auto& gate, auto& up) {
+               Tensor2 y = plain::swiglu(gate, up);
+               add_error(y, kFunctions, share);
+               return y;
+             };
+           },
+           [=](const Ops& ops) { ops.swiglu(x, z); }},
+          {"sigmoid_gate",
+           [](Ops& wrong, double share) {
+             wrong.sigmoid_gate = [=](auto& in, auto& gate) {
+               Tensor2 y = plain::sigmoid_gate(in, gate);
+               add_error(y, kFunctions, share);
+               return y;
+             };
+           },
+           [=](const Ops& ops) { ops.sigmoid_gate(x, z); }},
+          {"rope",
+           [](Ops& wrong, double share) {
+             wrong.rope = [=](auto& in, auto& c, auto& s) {
+               plain::rope(in, c, s);
+               add_error(in, 2, share);
+             };
+           },
+           [=](const Ops& ops) {
+             Tensor3 heads = waves(3, 4, 6);
+             ops.rope(heads, cos, sin);
+           }}};
+}
+
+std::vector<Bounded> bounded_sums() {
+  const Tensor2 x = waves(3, 7);
+  const auto numbers = std::make_shared<const Tensor2>(waves(5, 7));
+  Weight w;
+  w.rows = 5;
+  w.cols = 7;
+  w.data = reinterpret_cast<const std::byte*>(numbers->data());
+  w.owner = numbers;
+  return {
+      {"linear",
+       [](Ops& wrong, double share) {
+         wrong.products = one_by_one([=](const Tensor2& in, const Weight& matrix) {
+           Tensor2 y = plain::linear(in, matrix);
+           add_error(y, 7, share);
+           return y;
+         });
+       },
+       [=](const Ops& ops) { ops.linear(x, w); }},
+      {"attention",
+       [](Ops& wrong, double share) {
+         wrong.attention = [=](auto& q, auto& keys, auto& values, int position) {
+           Tensor2 y = plain::attention(q, keys, values, position);
+           add_error(y, 5 + 6 + kFunctions, share);
+           return y;
+         };
+       },
+       [](const Ops& ops) { ops.attention(waves(3, 4, 6), waves(5, 2, 6), waves(5, 2, 6), 2); }}};
+}
+
+// Three tokens, a kernel of 4, one key head of 6 and two value heads of 5: 22 channels.
+std::vector<Bounded> bounded_deltanet() {
+  const auto call_conv = [](const Ops& ops) {
+    Tensor2 tail = waves(3, 22);
+    ops.conv_qkv(waves(3, 22), waves(4, 22), {1, 6, 2, 5}, tail);
+  };
+  const auto conv = [=](const char* name, Tensor3 Qkv::*part) {
+    const auto spoil = [=](Ops& wrong, double share) {
+      wrong.conv_qkv = [=](auto& in, auto& kernel, auto& heads, auto& tail) {
+        Qkv y = plain::conv_qkv(in, kernel, heads, tail);
+        add_error(y.*part, 4 + 6 + kFunctions, share);
         return y;
       };
     };
+    return Bounded{name, spoil, call_conv};
   };
-  Ops slightly = fast_ops();
-  all_off_by(3e-7f)(slightly);
-  CHECK_NOTHROW(run(tiny, checked_ops(slightly, plain_ops())));
-  check_named(tiny, all_off_by(5e-5f), "[check] layer 0, swiglu");
+  const auto rule = [](const char* name, bool in_S) {
+    const auto spoil = [=](Ops& wrong, double share) {
+      wrong.delta_rule = [=](auto& qkv, auto& g, auto& beta, auto& key_head, auto& S) {
+        Tensor3 y = plain::delta_rule(qkv, g, beta, key_head, S);
+        add_error(in_S ? S : y, 4 * 6 + 3 + kFunctions, share);
+        return y;
+      };
+    };
+    return Bounded{name, spoil, [](const Ops& ops) {
+                     Tensor3 S = waves(2, 6, 5);
+                     const Tensor2 g = waves(3, 2) - 1.0f;
+                     ops.delta_rule({waves(3, 1, 6), waves(3, 1, 6), waves(3, 2, 5)}, g,
+                                    waves(3, 2), {0, 0}, S);
+                   }};
+  };
+  return {conv("conv_qkv q", &Qkv::q), conv("conv_qkv k", &Qkv::k), conv("conv_qkv v", &Qkv::v),
+          rule("delta_rule", false), rule("delta_rule S", true)};
+}
+
+}  // namespace
+
+TEST_CASE("check: an error just below an operator's bound passes, one just above does not") {
+  for (const auto& list : {bounded_elementwise(), bounded_sums(), bounded_deltanet()}) {
+    for (const Bounded& bounded : list) {
+      CAPTURE(bounded.name);
+      const auto run_with = [&](double share) {
+        Ops wrong = plain_ops();
+        bounded.spoil(wrong, share);
+        bounded.call(checked_ops(wrong, plain_ops()));
+      };
+      CHECK_NOTHROW(run_with(0.95));
+      check_throws_with([&] { run_with(1.05); }, "[check] layer 0, " + bounded.name);
+    }
+  }
+}
+
+TEST_CASE("check: what the convolution keeps for the next call must be the same to the bit") {
+  Ops wrong = plain_ops();
+  wrong.conv_qkv = [](auto& in, auto& kernel, auto& heads, auto& tail) {
+    Qkv y = plain::conv_qkv(in, kernel, heads, tail);
+    tail(0, 0) = std::nextafter(tail(0, 0), 2.0f);
+    return y;
+  };
+  Tensor2 tail = waves(3, 22);
+  check_throws_with(
+      [&] {
+        checked_ops(wrong, plain_ops()).conv_qkv(waves(3, 22), waves(4, 22), {1, 6, 2, 5}, tail);
+      },
+      "[check] layer 0, conv_qkv tail: row 0, column 0");
 }
 
 TEST_CASE("profile: every call is counted, with what it reads; the results are the same") {

@@ -140,7 +140,7 @@ TEST_CASE("chunk_delta_rule: equal to a float64 recurrence where the numbers are
 
 TEST_CASE("chunk_delta_rule: a token that forgets everything takes no digits from those after it") {
   // As a difference of sums over the chunk, the decay of later tokens would be rounded to
-  // multiples of 4: 2^26 is where floats stand 4 apart.
+  // multiples of 8: beyond 2^26 floats stand 8 apart.
   const Goldens ops = load_goldens("ops.safetensors");
   Inputs in = load_inputs(ops, "delta.");
   for (int h = 0; h < 4; ++h) in.g(10, h) = -67108864.0f;

@@ -1,4 +1,6 @@
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -20,6 +22,30 @@ std::string contents(const std::string& path) {
 
 int entries(const std::string& folder) {
   return static_cast<int>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+struct Ended {
+  int status;  // as waitpid has it
+  std::string errors;
+};
+
+// What becomes of a process that does this.
+Ended process_that(const std::function<void()>& work) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t process = fork();
+  if (process == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    work();
+    _exit(0);
+  }
+  close(ends[1]);
+  Ended ended{};
+  char byte;
+  while (read(ends[0], &byte, 1) == 1) ended.errors += byte;
+  close(ends[0]);
+  waitpid(process, &ended.status, 0);
+  return ended;
 }
 
 }  // namespace
@@ -51,6 +77,58 @@ TEST_CASE("file: a link stays, and the file it names is written") {
   write_file(link, [](std::ostream& out) { out << "new"; });
   CHECK(fs::is_symlink(link));
   CHECK(contents(file) == "new");
+}
+
+TEST_CASE("file: through links to what is not there yet it is made where they lead") {
+  const TempDir folder;
+  const std::string first = folder.path() + "/first", lost = folder.path() + "/lost";
+  fs::create_directory(folder.path() + "/below");
+  fs::create_symlink("below/second", first);
+  fs::create_symlink("../made", folder.path() + "/below/second");
+  write_file(first, [](std::ostream& out) { out << "new"; });
+  CHECK(fs::is_symlink(first));
+  CHECK(contents(folder.path() + "/made") == "new");
+  fs::create_symlink("no/such/folder/x", lost);
+  check_throws_with([&] { write_file(lost, [](std::ostream&) {}); }, "No such file or directory");
+  fs::create_symlink("loop", folder.path() + "/loop");
+  check_throws_with([&] { write_file(folder.path() + "/loop", [](std::ostream&) {}); }, "loop: ");
+  CHECK(entries(folder.path()) == 5);
+}
+
+TEST_CASE(
+    "file: what takes a file's place can be read by the same people; a new one by the usual") {
+  const TempDir folder;
+  const std::string path = folder.write("a", "old"), fresh = folder.path() + "/b";
+  for (const fs::perms mode : {fs::perms(0600), fs::perms(0664), fs::perms(0755)}) {
+    fs::permissions(path, mode);
+    write_file(path, [&](std::ostream& out) {
+      for (const auto& entry : fs::directory_iterator(folder.path())) {
+        const bool is_open = (entry.status().permissions() & fs::perms(0077)) != fs::perms::none;
+        CHECK((entry.path() == path || !is_open));  // nor while it is written
+      }
+      out << "new";
+    });
+    CHECK(fs::status(path).permissions() == mode);
+  }
+  const mode_t mask = umask(0027);
+  write_file(fresh, [](std::ostream& out) { out << "new"; });
+  umask(mask);
+  CHECK(fs::status(fresh).permissions() == fs::perms(0640));
+}
+
+TEST_CASE("file: what throws while it writes leaves nothing behind") {
+  const TempDir folder;
+  const std::string path = folder.write("a", "old");
+  check_throws_with(
+      [&] {
+        write_file(path, [](std::ostream& file) {
+          file << "half";
+          throw std::runtime_error("no more");
+        });
+      },
+      "no more");
+  CHECK(contents(path) == "old");
+  CHECK(entries(folder.path()) == 1);
 }
 
 TEST_CASE("file: one that must not be written stays, even where its folder may be" *
@@ -99,4 +177,30 @@ TEST_CASE("input: a file, or what a pipe holds, up to a limit") {
   check_throws_with([] { read_input("/dev/zero", 1000); }, "it goes on after 1000 bytes");
   check_throws_with([&] { read_input(folder.path()); }, "not a regular file");
   check_throws_with([] { read_input("no/such"); }, "cannot read no/such: No such file");
+}
+
+TEST_CASE("file: one that becomes shorter while it is mapped ends the program with a line") {
+  const TempDir folder;
+  const std::string bytes(1 << 20, 'x');
+  const std::string first = folder.write("first", bytes), second = folder.write("second", bytes);
+  const Ended ended = process_that([&] {
+    const auto a = map_file(first), b = map_file(second);
+    fs::resize_file(second, 100);
+    volatile char last = text(*a).back();
+    last = text(*b).back();
+    (void)last;
+  });
+  CHECK(WIFEXITED(ended.status));
+  CHECK(WEXITSTATUS(ended.status) == 1);
+  CHECK(ended.errors == "cannot read " + second + ": it became shorter while it was in use\n");
+}
+
+TEST_CASE("file: any other SIGBUS ends the program as if nothing was mapped") {
+  const TempDir folder;
+  const Ended ended = process_that([&] {
+    const auto file = map_file(folder.write("a", "x"));
+    raise(SIGBUS);
+  });
+  CHECK(ended.status != 0);
+  CHECK(ended.errors.find("cannot read") == std::string::npos);
 }

@@ -119,6 +119,52 @@ TEST_CASE("matrix: a damaged file is refused in one line, and stays as it is") {
   }
 }
 
+TEST_CASE("matrix: what cannot have been measured is refused with its place") {
+  const TempDir folder;
+  const std::string whole = folder.path() + "/a.json";
+  measure_into(whole, 3);
+  const Json sound = read_json(whole);
+  const auto refused = [&](const std::string& pointer, const Json& value, const char* message) {
+    Json json = sound;
+    json[Json::json_pointer("/processes" + pointer)] = value;
+    const std::string path = folder.write("changed.json", json.dump());
+    CAPTURE(pointer);
+    check_throws_with([&] { read_matrix(path, meta()); }, path + ": processes" + message);
+  };
+  refused("/1/rows/0/min", nullptr, "[1]: rows[0]: min is null, expected a number above 0");
+  refused("/1/rows/0/min", 0, "[1]: rows[0]: min is 0, expected a number above 0");
+  refused("/1/rows/0/median", -1, "[1]: rows[0]: median is -1, expected a number from 0");
+  refused("/2/rows/1/value", 0, "[2]: rows[1]: value is 0, expected a number above 0");
+  refused("/0/rows/1/times", Json::array(), "[0]: rows[1]: times is [], expected a list with one");
+  refused("/0/rows/1/times", Json::array({Json::array()}), "[0]: rows[1]: times is [[]], expected");
+  refused("/0/rows/1/times/0/1", 0, "[0]: rows[1]: times is [[");
+  refused("/0/rows/1/metric", "prefill", "[0]: rows[1]: metric is \"prefill\", expected one that");
+  refused("/0/rows/0/output_hash", "5", "[0]: rows[0]: output_hash is \"5\", expected 16 hexa");
+  refused("/2", sound["processes"][0], "[2]: process is 0, expected another one than before");
+  check_throws_with([&] { read_matrix(folder.write("b.json", sound.dump() + "x"), meta()); },
+                    "b.json: not valid JSON");
+}
+
+TEST_CASE("matrix: a model whose name is no UTF-8 loses nothing, and is not measured again") {
+  const TempDir folder;
+  const std::string path = folder.path() + "/a.json";
+  const std::vector<Configuration> odd = all_configurations({"a\xff"}, {"f32"}, {"cpu"}, {1});
+  int started = 0;
+  for (int time = 0; time < 2; ++time) {
+    std::vector<Outcome> outcomes = read_matrix(path, meta());
+    const auto measurement = [&](const Configuration& c, int runs) {
+      ++started;
+      return made_up(c, runs);
+    };
+    measure_all("test", odd, 3, measurement, outcomes,
+                [&] { write_matrix(path, meta(), odd, outcomes); });
+    CHECK(outcomes.size() == kProcesses);
+    CHECK(matrix_rows(odd, outcomes).size() == 2);
+  }
+  CHECK(started == kProcesses);
+  CHECK(read_json(path)["rows"][0]["model"] == "a\uFFFD");
+}
+
 TEST_CASE("matrix: the table has a line for each phase, run 0 apart") {
   std::vector<Outcome> outcomes;
   for (const Configuration& c : kFour) outcomes.push_back({c, 0, made_up(c, 4)});

@@ -1,8 +1,11 @@
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "qwen/norm.h"
 #include "qwen/segment.h"
+#include "qwen/simd.h"
 #include "tests/support.h"
 
 using namespace qwen;
@@ -45,6 +48,15 @@ TEST_CASE("rms_norm: eps is added to the mean square, inside the root") {
   for (const Version& v : kVersions) {
     check_close(v.name, v.rms_norm(x, weight, 1e-6f), Tensor2{{half, -half}}, 2e-7);
   }
+}
+
+TEST_CASE("exp: NaN stays NaN, whatever its bits; beyond its bounds it is 0 and infinity") {
+  for (const std::uint32_t bits : {0x7FC00000u, 0x7FC00002u, 0xFFFFFFFFu, 0x7F800001u}) {
+    CHECK(std::isnan(simd::exp(std::bit_cast<float>(bits))));
+  }
+  CHECK(simd::exp(0.0f) == 1);
+  CHECK(simd::exp(-INFINITY) == 0);
+  CHECK(simd::exp(INFINITY) == INFINITY);
 }
 
 TEST_CASE("gated_rms_norm: z is a gate after the normalisation, z / (1 + exp(-z))") {

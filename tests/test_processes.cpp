@@ -1,7 +1,14 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "qwen/interrupt.h"
 #include "qwen/process.h"
@@ -35,6 +42,15 @@ std::vector<Row> made_up(const Configuration& configuration, int runs) {
   return {row};
 }
 
+// Whether it becomes true within ten seconds.
+bool comes_true(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("processes: configurations are every model in every dtype with every team") {
@@ -42,6 +58,13 @@ TEST_CASE("processes: configurations are every model in every dtype with every t
   CHECK(all.size() == 12);
   CHECK(all[0] == Configuration{"a", "f32", "cpu", 1});
   CHECK(all[11] == Configuration{"b", "f16", "cpu", 2});
+  CHECK(all_configurations({"a", "a"}, {"f32"}, {"cpu", "cpu"}, {2, 1, 2}).size() == 2);
+}
+
+TEST_CASE("processes: a model whose name is no UTF-8 is known again from a file") {
+  const Configuration raw{"a\xff", "f32"}, read{"a\uFFFD", "f32"};
+  CHECK(raw == read);
+  CHECK(!(raw == Configuration{"a", "f32"}));
 }
 
 TEST_CASE("processes: their runs add up to those asked for") {
@@ -138,7 +161,8 @@ TEST_CASE("processes: different outputs of one configuration leave no hash") {
 TEST_CASE("process: one that works is waited for, one that fails tells why in a line") {
   const TempDir folder;
   const std::string path = folder.path() + "/made";
-  run_process({"/bin/sh", "-c", "sleep 0.2; echo to be thrown away; touch " + path});
+  CHECK(run_process({"/bin/sh", "-c", "sleep 0.2; echo out; echo err >&2; touch " + path}) ==
+        "out\n");
   CHECK(std::ifstream(path).good());
   check_throws_with(
       [] {
@@ -149,6 +173,59 @@ TEST_CASE("process: one that works is waited for, one that fails tells why in a 
   check_throws_with([] { run_process({"/bin/sh", "-c", "kill -9 $$"}); }, "ended by signal 9");
   check_throws_with([] { run_process({"no/such/program"}); },
                     "cannot start no/such/program: No such file or directory");
+}
+
+TEST_CASE("process: a program that is killed closes the stdin of the one it has started") {
+  const TempDir folder;
+  const std::string begun = folder.path() + "/begun", ended = folder.path() + "/ended";
+  const pid_t killed = fork();
+  if (killed == 0) {
+    run_process({"/bin/sh", "-c", "touch " + begun + "; cat; touch " + ended});
+    _exit(0);
+  }
+  const auto is_there = [](const std::string& path) { return std::filesystem::exists(path); };
+  CHECK(comes_true([&] { return is_there(begun); }));
+  CHECK(!is_there(ended));
+  kill(killed, SIGKILL);
+  waitpid(killed, nullptr, 0);
+  CHECK(comes_true([&] { return is_there(ended); }));
+}
+
+TEST_CASE("process: a program whose stdin is closed ends") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[1]);
+    dup2(ends[0], STDIN_FILENO);
+    end_with_parent();
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    _exit(0);
+  }
+  close(ends[0]);
+  int status = 0;
+  CHECK(waitpid(child, &status, WNOHANG) == 0);
+  close(ends[1]);
+  CHECK(comes_true([&] { return waitpid(child, &status, WNOHANG) == child; }));
+  CHECK(status != 0);
+}
+
+TEST_CASE("process: temporary files lie where TMPDIR says, and none stays") {
+  const TempDir folder;
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "";
+  setenv("TMPDIR", folder.path().c_str(), 1);
+  CHECK(run_process({"/bin/sh", "-c", "echo out"}) == "out\n");
+  CHECK(std::filesystem::is_empty(folder.path()));
+  setenv("TMPDIR", (folder.path() + "/none").c_str(), 1);
+  check_throws_with(
+      [] {
+        run_process({"/bin/sh", "-c", "echo out"});
+      },
+      "cannot write to " + folder.path() +
+          "/none, the folder for temporary files: No such file or directory; "
+          "$TMPDIR names another");
+  before ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
 }
 
 TEST_CASE("progress: time is told in the unit that fits") {
@@ -162,7 +239,7 @@ TEST_CASE("progress: time is told in the unit that fits") {
 TEST_CASE("process: Ctrl-C ends the program that is waited for") {
   watch_for_interrupt();
   std::raise(SIGINT);
-  CHECK_THROWS_AS(run_process({"/bin/sh", "-c", "sleep 60"}), Interrupted);
+  CHECK_THROWS_AS(run_process({"/bin/sh", "-c", "exec sleep 60"}), Interrupted);
   int started = 0;
   std::vector<Outcome> outcomes;
   const auto counted = [&](const Configuration& c, int runs) {

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -219,16 +220,31 @@ TEST_CASE("results: rows come back from JSON as they were") {
   CHECK(rows[0].output_hash == 0xABCDEF);
 }
 
-TEST_CASE("results: a row that is none is named with its file") {
-  check_throws_with([] { rows_from_json(Json::parse("[3]"), "x.json"); }, "x.json");
-  check_throws_with([] { rows_from_json(Json::parse("[{}]"), "x.json"); }, "x.json: part");
+TEST_CASE("results: names that are no UTF-8 are written as well as they can be") {
+  const TempDir folder;
+  const std::string path = folder.path() + "/results.json";
+  Row row = decode_row();
+  row.model = "a\xff";
+  write_results(path, {{"model", row.model}}, {row});
+  CHECK(read_json(path)["rows"][0]["model"] == "a\uFFFD");
+  CHECK(read_json(path)["meta"]["model"] == "a\uFFFD");
+}
+
+TEST_CASE("results: a figure without end is shown as what it is") {
+  CHECK(figure(INFINITY) == "inf");
+  CHECK(figure(-INFINITY) == "-inf");
+}
+
+TEST_CASE("results: a row that is none is named with its place") {
+  check_throws_with([] { rows_from_json(Json::parse("[3]"), "x.json"); }, "x.json[0]: found 3");
+  check_throws_with([] { rows_from_json(Json::parse("[{}]"), "x.json"); }, "x.json[0]: part");
   Json row = Json::parse(to_json(Row{}).dump());
   row["times"] = {1, 2};
   check_throws_with([&] { rows_from_json(Json::array({row}), "x.json"); },
-                    "x.json: times is [1,2], expected a list of lists of numbers");
+                    "x.json[0]: times is [1,2], expected a list of lists of numbers above 0");
   row["times"] = Json::array();
   row["threads"] = -1;
-  check_throws_with([&] { rows_from_json(Json::array({row}), "x.json"); }, "x.json: threads");
+  check_throws_with([&] { rows_from_json(Json::array({row}), "x.json"); }, "x.json[0]: threads");
 }
 
 TEST_CASE("results: a file that cannot be written is named") {

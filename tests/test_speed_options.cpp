@@ -12,7 +12,7 @@ namespace {
 SpeedOptions parsed(std::vector<std::string> arguments, int& status) {
   CLI::App app{"A program."};
   SpeedOptions options;
-  add_speed_options(app, options, {"roofline", "threads"});
+  add_speed_options(app, options, {"roofline", "threads", "task"});
   arguments.insert(arguments.begin(), "program");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -59,7 +59,35 @@ TEST_CASE("speed options: what makes no sense is wrong usage") {
   CHECK(status_of({"--dtype", "q4_9"}) == 2);
   CHECK(status_of({"--device", "cuda"}) == 2);
   CHECK(status_of({"--prompt", "0"}) == 2);
+  CHECK(status_of({"--device", "cpu,cpu"}) == 2);
   CHECK(status_of({"--runs", "0"}) == 0);  // run 0 alone
+}
+
+TEST_CASE("speed options: what would change nothing is wrong usage") {
+  const std::vector<std::vector<std::string>> others = {{"--part", "roofline"},
+                                                        {"--model", "a"},
+                                                        {"--dtype", "f32"},
+                                                        {"--device", "cpu"},
+                                                        {"--threads", "1"},
+                                                        {"--prompt", "1"},
+                                                        {"--steps", "1"},
+                                                        {"--runs", "1"},
+                                                        {"--json", "a"},
+                                                        {"--report", "a"},
+                                                        {"--full"},
+                                                        {"--book"},
+                                                        {"--child"}};
+  for (std::vector<std::string> arguments : others) {
+    CAPTURE(arguments[0]);
+    arguments.push_back("--counts");
+    CHECK(status_of(arguments) == 2);
+  }
+  CHECK(status_of({"--counts"}) == 0);
+  CHECK(status_of({"--part", "matrix", "--full"}) == 2);
+  CHECK(status_of({"--part", "matrix", "--book"}) == 2);
+  CHECK(status_of({"--child"}) == 2);
+  CHECK(status_of({"--child", "--part", "task"}) == 0);
+  CHECK(status_of({"--child", "--part", "task", "--json", "a"}) == 2);
 }
 
 TEST_CASE("speed options: the quick run's measure, that of --full, and what is asked for") {
