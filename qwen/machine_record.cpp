@@ -122,6 +122,17 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
+// As it was measured: "W row after row for up to 8 (f32), 4 (f16), 8 (bf16) rows of x".
+std::string reading_order() {
+  std::string text = "W row after row for up to";
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+    text += (dtype == DType::F32 ? " " : ", ") +
+            std::to_string(fast::reading_speeds(dtype).rows_one_by_one) + " (" +
+            format(dtype).name + ")";
+  }
+  return text + " rows of x";
+}
+
 OrderedJson machine_record() {
   const DefaultThreads threads = default_threads();
   OrderedJson json;
@@ -140,6 +151,7 @@ OrderedJson machine_record() {
   json["blas"] = std::string(openblas_get_config());
   json["blas_kernel"] = std::string(openblas_get_corename());
   json["kernel"] = std::string(fast::linear_kernel());
+  json["reading"] = reading_order();
   json["git_revision"] =
       output_of("git -C '" QWEN_SOURCE_DIR "' describe --always --dirty 2>/dev/null");
   return json;
@@ -154,9 +166,10 @@ std::string describe(const OrderedJson& m) {
   text << "\n"
        << in_units(m["free_memory"]) << " of " << in_units(m["memory"]) << " memory free, "
        << m["system"].get<std::string>() << "\n"
-       << m["kernel"].get<std::string>() << "; " << m["compiler"].get<std::string>() << "; "
-       << m["blas"].get<std::string>() << ", kernel " << m["blas_kernel"].get<std::string>()
-       << "; revision " << m["git_revision"].get<std::string>() << "\n";
+       << m["kernel"].get<std::string>() << ", " << m.value("reading", "") << "; "
+       << m["compiler"].get<std::string>() << "; " << m["blas"].get<std::string>() << ", kernel "
+       << m["blas_kernel"].get<std::string>() << "; revision "
+       << m["git_revision"].get<std::string>() << "\n";
   return text.str();
 }
 

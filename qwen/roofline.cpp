@@ -62,13 +62,13 @@ Vec add_matrix(const float* p, int ahead) {
 Vec add_piece(const float* p, int order) {
   switch (order) {
     case 0:
-      return add_rows<1, 8>(p, kPiece, 0);  // straight on
+      return add_rows<1, 8>(p, kPiece, 0);
     case 1:
       return add_rows<1, 8>(p, kPiece, kRow);
     case 2:
-      return add_rows<4, 2>(p, kPiece / 4, 0);  // four streams
+      return add_rows<4, 2>(p, kPiece / 4, 0);
     default:
-      return add_matrix<8>(p, 8 * kRow);  // eight rows side by side, as a product reads them
+      return add_matrix<8>(p, 8 * kRow);
   }
 }
 

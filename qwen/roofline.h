@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <memory>
 
 namespace qwen {
@@ -27,7 +28,10 @@ class ReadBlock {
 std::size_t read_block_bytes(std::size_t largest_cache, std::size_t free_memory);
 
 // Which order of reading is fastest differs between machines; the bandwidth is that of the best.
-inline constexpr int kReadOrders = 4;
+inline constexpr const char* kReadOrderNames[] = {
+    "straight on", "straight on, 4 KB ahead asked for", "four streams side by side",
+    "eight rows of a matrix side by side, the next eight asked for"};
+inline constexpr int kReadOrders = std::size(kReadOrderNames);
 
 // Reads all of the block in one of the orders 0 … kReadOrders - 1; returns the bytes.
 double read_all(const ReadBlock& block, int order);

@@ -59,7 +59,8 @@ struct Speed {
 Contender on_team(int threads, const std::string& name, const std::function<Run()>& run);
 
 // Bandwidth and peaks with so many threads. Phases: seconds for a gigabyte, for 1e9 operations in
-// float32, for 1e9 in bf16.
+// float32, for 1e9 in bf16; then for a gigabyte in each of the orders of read_all.
+inline constexpr int kFirstReadOrder = 3;
 Contender probe(const Speed& speed, int threads);
 void note_limits(Speed& speed, int threads, const std::vector<Run>& probes);
 

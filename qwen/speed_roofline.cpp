@@ -1,16 +1,31 @@
 #include "qwen/speed_roofline.h"
 
+#include <limits>
+
 namespace qwen {
 namespace {
 
-std::string conclusion(const Speed& speed, int all) {
+// The order in which memory was read fastest, by the probes of all threads.
+std::string best_order(const std::vector<Run>& probes) {
+  int best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Run& run : probes) {
+    for (int order = 0; order < kReadOrders; ++order) {
+      const double seconds = run.seconds[kFirstReadOrder + order];
+      if (seconds < least) least = seconds, best = order;
+    }
+  }
+  return kReadOrderNames[best];
+}
+
+std::string conclusion(const Speed& speed, int all, const std::vector<Run>& probes) {
   const Limits& limits = speed.limits.at(all);
   const Config& config = speed.source.config;
-  std::string text;
+  std::string text = "Memory is read fastest " + best_order(probes) + ". ";
   for (const DType dtype : {DType::F32, DType::BF16}) {
     const Cost decode = forward_cost(config, dtype, 1, 0);
-    text += std::string(text.empty() ? "A token reads " : "; ") + figure(decode.bytes() / 1e9) +
-            " GB in " + format(dtype).name + ", so that more than " +
+    text += std::string(dtype == DType::F32 ? "A token reads " : "; ") +
+            figure(decode.bytes() / 1e9) + " GB in " + format(dtype).name + ", so that more than " +
             figure(limits.bandwidth / decode.bytes()) + " tok/s cannot be decoded";
   }
   const Cost cost = forward_cost(config, DType::F32, speed.prompt, 0);
@@ -39,7 +54,7 @@ std::string roofline_part(Speed& speed) {
     note_limits(speed, teams[i], runs[i]);
     add_limit_rows(speed, "roofline", teams[i], runs[i]);
   }
-  return conclusion(speed, speed.threads);
+  return conclusion(speed, speed.threads, runs.back());
 }
 
 }  // namespace qwen
