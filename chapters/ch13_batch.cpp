@@ -19,6 +19,7 @@
 #include "qwen/find_template.h"
 #include "qwen/interrupt.h"
 #include "qwen/options.h"
+#include "qwen/printable.h"
 #include "qwen/prompts.h"
 #include "qwen/sampling_config.h"
 #include "qwen/sampling_options.h"
@@ -72,7 +73,9 @@ std::vector<PromptLine> prompts_of(const Options& options, const Setup& at) {
   defaults.sampling = chosen_sampling(options.sampling, read_sampling(options.model.model));
   defaults.max_tokens = options.max_new;
   const FoundTemplate found = find_template(options.model.model, at.model.config);
-  for (const std::string& remark : found.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
+  for (const std::string& remark : found.remarks) {
+    std::fprintf(stderr, "%s\n", on_one_line(remark).c_str());
+  }
   if (options.file == "-") {
     const std::string all{std::istreambuf_iterator<char>(std::cin), {}};
     if (std::ferror(stdin)) throw std::runtime_error("stdin cannot be read");

@@ -128,7 +128,7 @@ std::string ending_remark(const AnswerStats& stats, const AnswerOptions& options
 void save_chat(const ChatSession& session, const std::string& path) {
   OrderedJson json = to_json(session.conversation.chat);
   json["sampling"] = to_json(session.options.sampling);
-  write_file(path, [&](std::ostream& out) { out << json.dump(2) << '\n'; });
+  write_file(path, [&](std::ostream& out) { out << json_text(json, 2) << '\n'; });
 }
 
 void load_chat(ChatSession& session, const std::string& path) {

@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "qwen/printable.h"
+
 namespace qwen {
 namespace {
 
@@ -23,7 +25,7 @@ struct Descriptor {
 };
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
-  throw std::runtime_error("cannot read " + path + ": " + why);
+  throw std::runtime_error("cannot read " + on_one_line(path) + ": " + why);
 }
 
 [[noreturn]] void fail_with_errno(const std::string& path) {
@@ -33,6 +35,7 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
+  if (path.find('\0') != path.npos) fail(path, "a name cannot hold a NUL byte");
   // O_NONBLOCK: a pipe without a writer is refused below, not waited for.
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) fail_with_errno(path);
@@ -54,11 +57,18 @@ std::shared_ptr<const MappedFile> map_file(const std::string& path) {
   return std::make_shared<const MappedFile>(path);
 }
 
+bool exists(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::none) fail(path, error.message());
+  return type != std::filesystem::file_type::not_found;
+}
+
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
   namespace fs = std::filesystem;
   std::error_code error;
   const auto cannot = [&](const std::string& why) {
-    return std::runtime_error("cannot write " + path + ": " + why);
+    return std::runtime_error("cannot write " + on_one_line(path) + ": " + why);
   };
   std::string target = path;
   if (fs::exists(path, error)) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "qwen/locate.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 
@@ -22,7 +23,7 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    std::cerr << error.what() << "; --help lists the options\n";
+    std::cerr << on_one_line(error.what()) << "; --help lists the options\n";
     return 2;
   }
   try {
@@ -35,7 +36,7 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
     std::cerr << "there is not enough memory\n";
     return 1;
   } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
+    std::cerr << on_one_line(error.what()) << '\n';
     return 1;
   }
   return 0;
