@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "qwen/config.h"
+#include "qwen/printable.h"
 #include "qwen/program.h"
 #include "qwen/weights.h"
 
@@ -104,8 +105,8 @@ Sums list_tensors(const Checkpoint& checkpoint) {
   std::printf("%-48s %-5s %-14s %10s\n", "tensor", "dtype", "shape", "bytes");
   for (const StoredTensor* tensor : tensors) {
     const std::size_t size = stored_bytes(tensor->dtype, elements(*tensor));
-    std::printf("%-48s %-5s %-14s %10zu\n", tensor->name.c_str(), format(tensor->dtype).name,
-                bracketed(tensor->shape).c_str(), size);
+    std::printf("%-48s %-5s %-14s %10zu\n", on_one_line(tensor->name).c_str(),
+                format(tensor->dtype).name, bracketed(tensor->shape).c_str(), size);
     sums.parameters[kind_of(tensor->name)] += elements(*tensor);
     sums.bytes[kind_of(tensor->name)] += size;
   }
@@ -126,11 +127,11 @@ void compare(const Sums& found, const Counts& expected) {
 }
 
 void show(const std::string& path) {
-  std::cerr << "reading " << path << '\n';
+  std::cerr << "reading " << on_one_line(path) << '\n';
   const Config config = read_config(path);
   const Checkpoint checkpoint = open_checkpoint(path);
-  for (const std::string& remark : config.remarks) std::cerr << remark << '\n';
-  for (const std::string& remark : checkpoint.remarks) std::cerr << remark << '\n';
+  for (const std::string& remark : config.remarks) std::cerr << on_one_line(remark) << '\n';
+  for (const std::string& remark : checkpoint.remarks) std::cerr << on_one_line(remark) << '\n';
 
   const Sums found = list_tensors(checkpoint);
   const bool has_head = found.parameters[head] > 0, has_mtp = found.parameters[mtp] > 0;

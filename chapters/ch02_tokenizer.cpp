@@ -14,6 +14,7 @@
 #include "qwen/config.h"
 #include "qwen/counted.h"
 #include "qwen/embedding.h"
+#include "qwen/printable.h"
 #include "qwen/program.h"
 #include "qwen/tokenizer.h"
 #include "qwen/utf8.h"
@@ -126,7 +127,7 @@ void show_rows(const std::string& model, const Tokenizer& tokenizer, const std::
 
 void show(const std::string& model, const std::string& text) {
   const Tokenizer tokenizer = load_tokenizer(model);
-  for (const std::string& remark : tokenizer.remarks) std::cerr << remark << "\n";
+  for (const std::string& remark : tokenizer.remarks) std::cerr << on_one_line(remark) << "\n";
   const std::vector<int> ids = encode(tokenizer, text);
   if (!tokenizer.sentencepiece) {
     show_words(tokenizer, tokenizer.nfc ? nfc(repair_utf8(text)) : repair_utf8(text));

@@ -22,6 +22,7 @@
 #include "qwen/line_input.h"
 #include "qwen/messages_json.h"
 #include "qwen/options.h"
+#include "qwen/printable.h"
 #include "qwen/python_text.h"
 #include "qwen/sampling_config.h"
 #include "qwen/sampling_options.h"
@@ -76,7 +77,7 @@ void add_options(CLI::App& app, Options& options) {
 }
 
 void remark(const std::string& text) {
-  if (!text.empty()) std::fprintf(stderr, "%s\n", text.c_str());
+  if (!text.empty()) std::fprintf(stderr, "%s\n", on_one_line(text).c_str());
 }
 
 // Without --model and $QWEN_MODEL, a Qwen3.5 that was downloaded before is better than the built-in
@@ -84,7 +85,9 @@ void remark(const std::string& text) {
 void choose_model(const CLI::App& app, ModelOptions& options) {
   const char* chosen = std::getenv("QWEN_MODEL");
   if (app.count("--model") > 0 || (chosen != nullptr && *chosen != '\0')) return;
-  if (const auto found = qwen_in_hub_cache()) options.model = *found;
+  const HubCache cache = search_hub_cache();
+  for (const std::string& line : cache.remarks) remark(line);
+  options.model = cache.model.value_or(options.model);
   remark("model: " + options.model);
 }
 

@@ -17,6 +17,7 @@
 #include "qwen/input.h"
 #include "qwen/interrupt.h"
 #include "qwen/options.h"
+#include "qwen/printable.h"
 #include "qwen/prompts.h"
 #include "qwen/sampling_config.h"
 #include "qwen/sampling_options.h"
@@ -76,7 +77,9 @@ std::vector<PromptLine> prompts_of(const Options& options, const Setup& at) {
   defaults.sampling = chosen_sampling(options.sampling, read_sampling(options.model.model));
   defaults.max_tokens = options.max_new;
   const FoundTemplate found = find_template(options.model.model, at.model.config);
-  for (const std::string& remark : found.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
+  for (const std::string& remark : found.remarks) {
+    std::fprintf(stderr, "%s\n", on_one_line(remark).c_str());
+  }
   return read_prompts(read_input(options.file), name_of_input(options.file), at.tokenizer,
                       found.form, at.model.config.max_position_embeddings, defaults);
 }

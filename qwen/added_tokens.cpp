@@ -1,6 +1,6 @@
 #include "qwen/added_tokens.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "qwen/utf8.h"
 
@@ -42,25 +42,70 @@ std::size_t trailing_space(std::string_view text) {
   return text.size() - begin;
 }
 
-const AddedToken* token_at(const AddedTokenIndex& index, std::string_view text) {
-  for (const int n : index.starting_with[static_cast<unsigned char>(text[0])]) {
-    if (text.starts_with(index.tokens[n].content)) return &index.tokens[n];
+using State = AddedTokenIndex::State;
+
+// The state after one byte more.
+int step(const std::vector<State>& states, int state, char byte) {
+  for (;; state = states[state].shorter) {
+    const auto next = states[state].next.find(byte);
+    if (next != states[state].next.end()) return next->second;
+    if (state == 0) return 0;
   }
-  return nullptr;
+}
+
+// Adds the states of a token, the n-th.
+void add(std::vector<State>& states, std::string_view content, int n) {
+  int state = 0;
+  for (auto byte = content.rbegin(); byte != content.rend(); ++byte) {
+    const auto [next, is_new] = states[state].next.try_emplace(*byte, states.size());
+    state = next->second;
+    if (is_new) states.emplace_back();
+  }
+  if (states[state].token < 0) states[state].token = n;
+}
+
+// What each state falls back to: a state of fewer bytes, so those come first.
+void link(std::vector<State>& states) {
+  std::vector<int> in_order = {0};
+  for (std::size_t i = 0; i < in_order.size(); ++i) {
+    const int parent = in_order[i];
+    for (const auto& [byte, child] : states[parent].next) {
+      State& state = states[child];
+      if (parent != 0) state.shorter = step(states, states[parent].shorter, byte);
+      if (state.token < 0) state.token = states[state.shorter].token;
+      in_order.push_back(child);
+    }
+  }
+}
+
+// A token and where it begins.
+struct Found {
+  std::size_t begin;
+  int token;
+};
+
+// The longest token at every byte where one begins, from the end of the text to its beginning.
+std::vector<Found> find_all(const std::vector<State>& states, std::string_view text) {
+  std::vector<Found> all;
+  int state = 0;
+  for (std::size_t at = text.size(); at-- > 0 && !states.empty();) {
+    state = step(states, state, text[at]);
+    if (states[state].token >= 0) all.push_back({at, states[state].token});
+  }
+  return all;
 }
 
 }  // namespace
 
 AddedTokenIndex index_added_tokens(std::vector<AddedToken> tokens) {
   std::erase_if(tokens, [](const AddedToken& token) { return token.content.empty(); });
-  std::stable_sort(tokens.begin(), tokens.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.content.size() > b.content.size();
-  });
   AddedTokenIndex index{std::move(tokens), {}};
+  if (index.tokens.empty()) return index;
+  index.states.emplace_back();
   for (std::size_t n = 0; n < index.tokens.size(); ++n) {
-    const auto first = static_cast<unsigned char>(index.tokens[n].content[0]);
-    index.starting_with[first].push_back(static_cast<int>(n));
+    add(index.states, index.tokens[n].content, static_cast<int>(n));
   }
+  link(index.states);
   return index;
 }
 
@@ -70,19 +115,18 @@ std::vector<Stretch> cut(const AddedTokenIndex& index, std::string_view text) {
   const auto ordinary_until = [&](std::size_t end) {
     if (end > done) stretches.push_back({text.substr(done, end - done)});
   };
-  for (std::size_t at = 0; at < text.size();) {
-    const AddedToken* token = token_at(index, text.substr(at));
-    if (token == nullptr) {
-      ++at;
-      continue;
-    }
-    std::size_t begin = at, end = at + token->content.size();
+  const std::vector<Found> all = find_all(index.states, text);
+  std::size_t at = 0;
+  for (auto found = all.rbegin(); found != all.rend(); ++found) {
+    if (found->begin < at) continue;  // inside another token
+    const AddedToken& token = index.tokens[found->token];
+    std::size_t begin = found->begin, end = begin + token.content.size();
     at = end;  // a token that may not stand here is passed over as a whole
-    if (token->single_word && !stands_alone(text.substr(0, begin), text.substr(end))) continue;
-    if (token->lstrip) begin -= trailing_space(text.substr(done, begin - done));
-    if (token->rstrip) end += leading_space(text.substr(end));
+    if (token.single_word && !stands_alone(text.substr(0, begin), text.substr(end))) continue;
+    if (token.lstrip) begin -= trailing_space(text.substr(done, begin - done));
+    if (token.rstrip) end += leading_space(text.substr(end));
     ordinary_until(begin);
-    stretches.push_back({text.substr(begin, end - begin), token->id});
+    stretches.push_back({text.substr(begin, end - begin), token.id});
     done = at = end;
   }
   ordinary_until(text.size());

@@ -2,9 +2,9 @@
 // as <|im_end|>.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace qwen {
@@ -26,10 +26,18 @@ struct Stretch {
   int id = -1;  // -1: ordinary text
 };
 
-// Added tokens, ready to be looked for.
+// Added tokens, ready to be looked for: an automaton (Aho and Corasick's) that reads a text from
+// its end to its beginning and knows at each byte which token begins there. That takes one pass,
+// however many tokens begin alike.
 struct AddedTokenIndex {
-  std::vector<AddedToken> tokens;                   // longest first
-  std::array<std::vector<int>, 256> starting_with;  // by first byte; in the same order
+  // What has been read last is the end of some tokens: as much of them as can be.
+  struct State {
+    std::unordered_map<char, int> next;  // one byte more of them
+    int shorter = 0;                     // the state for less of the text
+    int token = -1;                      // the longest that begins here, by its place in tokens
+  };
+  std::vector<AddedToken> tokens;  // of two with the same content the first counts
+  std::vector<State> states;       // [0]: nothing read that counts; empty without tokens
 };
 
 AddedTokenIndex index_added_tokens(std::vector<AddedToken> tokens);

@@ -62,6 +62,18 @@ void consider(const Bpe& bpe, const std::vector<Symbol>& symbols, int position,
   }
 }
 
+constexpr char32_t last_letter = 0x143;
+
+constexpr auto letter_of_byte = [] {
+  std::array<char32_t, 256> letters{};
+  char32_t next = 0x100;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const bool is_printable = (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD);
+    letters[byte] = is_printable ? byte : next++;
+  }
+  return letters;
+}();
+
 }  // namespace
 
 // At most half of the slots are taken, so that a search ends soon.
@@ -142,14 +154,10 @@ bool merge_once(const Bpe& bpe, std::vector<int>& ids) {
 }  // namespace plain
 
 std::string bytes_of(std::string_view spelled) {
-  const auto is_printable = [](int byte) {
-    return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD);
-  };
-  static const auto byte_of_letter = [&] {
-    std::array<int, 0x144> table;
+  static const auto byte_of_letter = [] {
+    std::array<int, last_letter + 1> table;
     table.fill(-1);
-    int next_letter = 0x100;
-    for (int byte = 0; byte < 256; ++byte) table[is_printable(byte) ? byte : next_letter++] = byte;
+    for (int byte = 0; byte < 256; ++byte) table[letter_of_byte[byte]] = byte;
     return table;
   }();
   std::string bytes;
@@ -163,6 +171,12 @@ std::string bytes_of(std::string_view spelled) {
     rest.remove_prefix(letter.length);
   }
   return bytes;
+}
+
+std::string spelled(unsigned char byte) {
+  const auto letter = static_cast<unsigned>(letter_of_byte[byte]);
+  if (letter < 0x80) return {static_cast<char>(letter)};
+  return {static_cast<char>(0xC0 | letter >> 6), static_cast<char>(0x80 | (letter & 0x3F))};
 }
 
 }  // namespace qwen

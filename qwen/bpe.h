@@ -61,4 +61,7 @@ bool merge_once(const Bpe& bpe, std::vector<int>& ids);
 // this; the text itself where a letter of it stands for no byte.
 std::string bytes_of(std::string_view spelled);
 
+// The letter that spells a byte.
+std::string spelled(unsigned char byte);
+
 }  // namespace qwen

@@ -1,15 +1,14 @@
 #include "qwen/config.h"
 
-#include <filesystem>
 #include <stdexcept>
 
+#include "qwen/checkpoint_kind.h"
 #include "qwen/config_json.h"
 #include "qwen/gguf_config.h"
+#include "qwen/json.h"
 
 namespace qwen {
 namespace {
-
-namespace fs = std::filesystem;
 
 void expect_multiple(const std::string& path, const char* key, int value, const char* of_key,
                      int of) {
@@ -28,7 +27,7 @@ void check(const Config& config, const std::string& path) {
   }
   const double factor = config.partial_rotary_factor;
   if (!(factor > 0 && factor <= 1) || rotary_dim(config) % 2 != 0 || rotary_dim(config) == 0) {
-    throw std::runtime_error(path + ": partial_rotary_factor is " + std::to_string(factor) +
+    throw std::runtime_error(path + ": partial_rotary_factor is " + shown(factor) +
                              ", expected one that makes an even number of the " +
                              std::to_string(config.head_dim) + " dimensions of a head rotate");
   }
@@ -41,16 +40,8 @@ int rotary_dim(const Config& config) {
 }
 
 Config read_config(const std::string& path) {
-  if (!fs::exists(path))
-    throw std::runtime_error("cannot read " + path + ": there is no such file");
-  Config config;
-  if (path.ends_with(".gguf") && !fs::is_directory(path)) {
-    config = read_gguf_config(path);
-  } else {
-    const fs::path directory =
-        fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
-    config = read_config_json(directory.string());
-  }
+  const bool is_gguf = checkpoint_kind(path) == CheckpointKind::gguf;
+  Config config = is_gguf ? read_gguf_config(path) : read_config_json(checkpoint_folder(path));
   check(config, path);
   return config;
 }

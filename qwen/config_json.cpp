@@ -1,10 +1,12 @@
 #include "qwen/config_json.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
+#include <set>
 
+#include "qwen/file.h"
 #include "qwen/json.h"
 
 namespace qwen {
@@ -19,6 +21,9 @@ constexpr int kMaxLayers = 1 << 12;
 constexpr int kMaxHeads = 1 << 12;
 constexpr int kMaxHeadDim = 1 << 14;
 constexpr int kMaxKernel = 1 << 8;
+
+constexpr double kLargestFloat = std::numeric_limits<float>::max();
+constexpr double kSmallestFloat = std::numeric_limits<float>::min();
 
 int count(const JsonObject& json, const char* key, int highest) {
   return static_cast<int>(json.integer(key, 1, highest));
@@ -72,8 +77,9 @@ void read_sizes(const JsonObject& json, Config& config) {
     config.max_position_embeddings = count(json, "max_position_embeddings", INT32_MAX);
   }
   if (json.has("rms_norm_eps")) {
-    config.rms_norm_eps = static_cast<float>(json.number("rms_norm_eps"));
-    if (config.rms_norm_eps < 0) json.fail("rms_norm_eps", "a number from 0");
+    const double eps = json.number("rms_norm_eps");
+    if (eps < 0 || eps > kLargestFloat) json.fail("rms_norm_eps", "a float from 0");
+    config.rms_norm_eps = static_cast<float>(eps);
   }
   if (json.has("mtp_num_hidden_layers")) {
     config.mtp_num_hidden_layers =
@@ -150,17 +156,16 @@ std::optional<JsonObject> rope_object(const JsonObject& json, Config& config) {
   return chosen;
 }
 
-// A RoPE parameter: from the object if it is there, else from the top level, else the default.
-double rope_number(const JsonObject& json, const std::optional<JsonObject>& rope, const char* key,
-                   double missing, Config& config) {
+// Where a RoPE parameter stands: in the object if it is there, else at the top level.
+const JsonObject& rope_place(const JsonObject& json, const std::optional<JsonObject>& rope,
+                             const char* key, Config& config) {
   const bool inside = rope && rope->has(key), outside = json.has(key);
   if (inside && outside && rope->number(key) != json.number(key)) {
     config.remarks.push_back(json.source() + ": " + key + " is " + shown(json.number(key)) +
                              " at the top level; " + shown(rope->number(key)) + " in " +
                              rope->source() + " is used");
   }
-  if (inside) return rope->number(key);
-  return outside ? json.number(key) : missing;
+  return inside ? *rope : json;
 }
 
 void read_rope(const JsonObject& json, Config& config) {
@@ -173,11 +178,15 @@ void read_rope(const JsonObject& json, Config& config) {
   for (const char* type : {"full_attention", "linear_attention"}) {
     if (rope && rope->has(type)) rope->fail(type, "nothing: RoPE by type of layer is unsupported");
   }
-  config.rope_theta = rope_number(json, rope, "rope_theta", config.rope_theta, config);
-  if (config.rope_theta <= 0) json.fail("rope_theta", "a number above 0");
+  const JsonObject& theta = rope_place(json, rope, "rope_theta", config);
+  if (theta.has("rope_theta")) config.rope_theta = theta.number("rope_theta");
+  if (config.rope_theta < kSmallestFloat || config.rope_theta > kLargestFloat) {
+    theta.fail("rope_theta", "a float above 0");
+  }
 
-  const double factor =
-      rope_number(json, rope, "partial_rotary_factor", config.partial_rotary_factor, config);
+  const JsonObject& share = rope_place(json, rope, "partial_rotary_factor", config);
+  double factor = config.partial_rotary_factor;
+  if (share.has("partial_rotary_factor")) factor = share.number("partial_rotary_factor");
   if (has_linear_attention(config)) {
     config.partial_rotary_factor = factor;
   } else if (factor != 1) {
@@ -189,11 +198,9 @@ void read_rope(const JsonObject& json, Config& config) {
 // The ids that end a text, added to those known already.
 void add_eos(const JsonObject& json, Config& config) {
   if (!json.has("eos_token_id")) return;
+  std::set<std::int64_t> known(config.eos_token_id.begin(), config.eos_token_id.end());
   for (const std::int64_t id : json.integers("eos_token_id", 0, INT32_MAX)) {
-    auto& known = config.eos_token_id;
-    if (std::find(known.begin(), known.end(), id) == known.end()) {
-      known.push_back(static_cast<int>(id));
-    }
+    if (known.insert(id).second) config.eos_token_id.push_back(static_cast<int>(id));
   }
 }
 
@@ -231,7 +238,7 @@ Config read_model_config(const std::string& path) {
 Config read_config_json(const std::string& directory) {
   Config config = read_model_config((fs::path(directory) / "config.json").string());
   const std::string generation = (fs::path(directory) / "generation_config.json").string();
-  if (fs::exists(generation)) {
+  if (exists(generation)) {
     const Json value = read_json(generation);
     add_eos(JsonObject(value, generation), config);
   }

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "qwen/printable.h"
 #include "qwen/truncation.h"
 
 namespace qwen {
@@ -27,7 +28,7 @@ struct Descriptor {
 };
 
 std::string cannot_read(const std::string& path, const std::string& why) {
-  return "cannot read " + path + ": " + why;
+  return "cannot read " + on_one_line(path) + ": " + why;
 }
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
@@ -41,6 +42,7 @@ std::string cannot_read(const std::string& path, const std::string& why) {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
+  if (path.find('\0') != path.npos) fail(path, "a name cannot hold a NUL byte");
   // O_NONBLOCK: a pipe without a writer is refused below, not waited for.
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) fail_with_errno(path);
@@ -65,6 +67,13 @@ std::shared_ptr<const MappedFile> map_file(const std::string& path) {
   return std::make_shared<const MappedFile>(path);
 }
 
+bool exists(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::none) fail(path, error.message());
+  return type != std::filesystem::file_type::not_found;
+}
+
 std::string unfinished_name(const std::string& path) {
   char name[16];
   std::snprintf(name, sizeof name, ".part-%08x", std::random_device()());
@@ -76,7 +85,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const std::string& path, const std::string& why) {
-  throw std::runtime_error("cannot write " + path + ": " + why);
+  throw std::runtime_error("cannot write " + on_one_line(path) + ": " + why);
 }
 
 [[noreturn]] void cannot_write(const std::string& path) {

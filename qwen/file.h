@@ -31,6 +31,9 @@ class MappedFile {
 // Maps a whole file. std::runtime_error with path and reason when it cannot be read.
 std::shared_ptr<const MappedFile> map_file(const std::string& path);
 
+// Whether there is anything of that name. std::runtime_error where that cannot be told.
+bool exists(const std::string& path);
+
 // The bytes as characters, for parsers of text.
 std::string_view text(const MappedFile& file);
 

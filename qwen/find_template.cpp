@@ -1,8 +1,8 @@
 #include "qwen/find_template.h"
 
-#include <filesystem>
 #include <optional>
 
+#include "qwen/checkpoint_kind.h"
 #include "qwen/file.h"
 #include "qwen/gguf_metadata.h"
 #include "qwen/json.h"
@@ -10,51 +10,60 @@
 namespace qwen {
 namespace {
 
-namespace fs = std::filesystem;
-
 // tokenizer_config.json holds one template, or a list of them with names.
 std::optional<std::string> from_tokenizer_config(const std::string& path) {
-  const Json config = read_json(path);
-  const Json all = config.is_object() ? config.value("chat_template", Json()) : Json();
-  if (all.is_string()) return all.get<std::string>();
-  for (const Json& one : all.is_array() ? all : Json::array()) {
-    if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
+  const Json value = read_json(path);
+  const JsonObject config(value, path);
+  if (!config.has("chat_template")) return std::nullopt;
+  if (value["chat_template"].is_string()) return config.string("chat_template");
+  if (!value["chat_template"].is_array()) {
+    config.fail("chat_template", "a text, or a list of objects with name and template");
+  }
+  for (const Json& one : value["chat_template"]) {
+    const JsonObject named(one, path + ": chat_template");
+    if (named.string("name") == "default") return named.string("template");
   }
   return std::nullopt;
 }
 
 std::optional<std::string> template_text(const std::string& path) {
-  const bool is_directory = fs::is_directory(path);
-  if (!is_directory && fs::path(path).extension() == ".gguf") {
+  if (checkpoint_kind(path) == CheckpointKind::gguf) {
     return find_string(read_gguf(path), "tokenizer.chat_template");
   }
-  const fs::path directory = is_directory ? fs::path(path) : fs::path(path).parent_path();
-  const fs::path jinja = directory / "chat_template.jinja";
-  if (fs::exists(jinja)) return std::string(text(*map_file(jinja.string())));
-  const fs::path config = directory / "tokenizer_config.json";
-  return fs::exists(config) ? from_tokenizer_config(config.string()) : std::nullopt;
+  const std::string folder = checkpoint_folder(path);
+  const std::string jinja = folder + "/chat_template.jinja";
+  if (exists(jinja)) return std::string(text(*map_file(jinja)));
+  const std::string config = folder + "/tokenizer_config.json";
+  return exists(config) ? from_tokenizer_config(config) : std::nullopt;
 }
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) {
-    text.replace(at, from.size(), to);
+// "\n" as a template spells it, a backslash and a letter, is a line end.
+std::string with_line_ends(std::string_view jinja) {
+  std::string text;
+  for (std::size_t at = 0; at < jinja.size(); ++at) {
+    const bool is_spelled = jinja.substr(at).starts_with("\\n");
+    text += is_spelled ? '\n' : jinja[at];
+    if (is_spelled) ++at;
   }
+  return text;
 }
 
 // The same template from the hands of many: spaces, line ends and kinds of quotes do not count.
-std::string bare(std::string jinja) {
-  for (const char* dropped : {" ", "\n", "-"}) replace_all(jinja, dropped, "");
-  replace_all(jinja, "\"", "'");
-  return jinja;
+std::string bare(std::string_view jinja) {
+  std::string text;
+  for (const char c : jinja) {
+    if (c != ' ' && c != '\n' && c != '-') text += c == '"' ? '\'' : c;
+  }
+  return text;
 }
 
 // Plain ChatML, with a system message of its own or without.
-std::optional<ChatTemplate> as_chatml(std::string jinja) {
-  replace_all(jinja, "\\n", "\n");
+std::optional<ChatTemplate> as_chatml(const std::string& template_text) {
+  std::string jinja = with_line_ends(template_text);
   ChatTemplate form;
   constexpr std::string_view before = "<|im_start|>system\n", after = "<|im_end|>";
   const std::size_t begin = jinja.find(before);

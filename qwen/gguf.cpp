@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "qwen/gguf_metadata.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 namespace {
@@ -138,7 +139,7 @@ Conventions conventions(const Gguf& gguf) {
 StoredTensor stored(const Gguf& gguf, const GgufTensor& tensor, const std::string& name) {
   const auto dtype = dtype_of(tensor);
   if (!dtype) {
-    fail(gguf, "tensor " + quoted(tensor.name) + " is stored as " + type_name(tensor) +
+    fail(gguf, "tensor " + in_quotes(tensor.name) + " is stored as " + type_name(tensor) +
                    ", which is not supported; expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, "
                    "Q5_1, Q4_K, Q5_K or Q6_K");
   }
@@ -156,7 +157,7 @@ std::string gguf_architecture(const Gguf& gguf) {
     if (*architecture == known) return known;
   }
   fail(gguf,
-       "general.architecture is " + quoted(*architecture) + ", expected llama, qwen3 or qwen35");
+       "general.architecture is " + in_quotes(*architecture) + ", expected llama, qwen3 or qwen35");
 }
 
 std::vector<GgufBlock> gguf_blocks(const Gguf& gguf) {
@@ -201,11 +202,11 @@ Checkpoint open_gguf(const std::string& path) {
     }
     const std::string name = checkpoint_name(blocks, tensor.name);
     if (name.empty()) {
-      fail(gguf, "tensor " + quoted(tensor.name) + " is not known in a model of architecture " +
+      fail(gguf, "tensor " + in_quotes(tensor.name) + " is not known in a model of architecture " +
                      gguf_architecture(gguf));
     }
     if (!checkpoint.tensors.emplace(name, stored(gguf, tensor, name)).second) {
-      fail(gguf, "two tensors are " + name + ", one of them " + quoted(tensor.name));
+      fail(gguf, "two tensors are " + name + ", one of them " + in_quotes(tensor.name));
     }
   }
   if (leaves_out_mtp) {

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <stdexcept>
 
 #include "qwen/gguf.h"
 #include "qwen/gguf_metadata.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 namespace {
@@ -18,6 +21,12 @@ namespace {
 constexpr std::int64_t kMostHeads = 1 << 14;  // heads, numbers in a head, blocks
 constexpr std::int64_t kWidest = 1 << 24;     // vocabulary, hidden size
 constexpr std::int64_t kLongest = std::numeric_limits<int>::max();  // context
+
+std::string text(double number) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%g", number);
+  return digits;
+}
 
 // The metadata of an architecture: its keys, and complaints about them.
 class Metadata {
@@ -67,12 +76,19 @@ class Metadata {
     return in_range(name, list->front(), highest);
   }
 
-  std::optional<double> find_number(const std::string& name) const {
-    return find_float(gguf_, key(name));
+  // A number that is one as a float, too, which is what is computed with.
+  std::optional<double> find_number(const std::string& name, double lowest) const {
+    constexpr double highest = std::numeric_limits<float>::max();
+    const auto value = find_float(gguf_, key(name));
+    if (value && !(*value >= lowest && *value <= highest)) {
+      fail(key(name) + " is " + text(*value) + ", expected a number from " + text(lowest) + " to " +
+           text(highest));
+    }
+    return value;
   }
 
-  double number(const std::string& name) const {
-    const auto value = find_number(name);
+  double number(const std::string& name, double lowest) const {
+    const auto value = find_number(name, lowest);
     if (!value) fail_missing(name);
     return *value;
   }
@@ -151,19 +167,32 @@ double rotary_factor(int rotated, int head_dim) {
   return factor;
 }
 
+// Scaled RoPE is not supported. When a file asks for it is for llama.cpp to say: without a type a
+// factor is linear, 0 stands for 1, an older key counts where the newer is missing, and the type
+// "none" makes nothing of either.
+void refuse_rope_scaling(const Gguf& gguf, const Metadata& metadata) {
+  const auto expect_1 = [&](const std::string& key, bool may_be_0) {
+    const double factor = find_float(gguf, key).value_or(1.0);
+    if (factor == 1 || (factor == 0 && may_be_0)) return;
+    metadata.fail(key + " is " + text(factor) + ", expected 1: scaled RoPE is not supported");
+  };
+  expect_1(metadata.key("rope.scaling.attn_factor"), false);
+  const auto type = find_string(gguf, metadata.key("rope.scaling.type")).value_or("linear");
+  if (type == "none") return;
+  if (type != "linear" && type != "default") {
+    metadata.fail(metadata.key("rope.scaling.type") + " is " + in_quotes(type) +
+                  ", which is not supported; expected \"none\"");
+  }
+  const std::string newer = metadata.key("rope.scaling.factor");
+  expect_1(gguf.metadata.contains(newer) ? newer : metadata.key("rope.scale_linear"), true);
+}
+
 // rope.dimension_sections needs no reading: they tell positions in a picture apart, and a text
 // token has the same position in all of them.
 void read_rope(const Gguf& gguf, const Metadata& metadata, Config& config) {
-  const auto scaling = find_string(gguf, metadata.key("rope.scaling.type")).value_or("none");
-  if (scaling != "none" && scaling != "default") {
-    metadata.fail(metadata.key("rope.scaling.type") + " is " + quoted(scaling) +
-                  ", which is not supported; expected \"none\"");
-  }
-  config.rope_theta = metadata.find_number("rope.freq_base").value_or(10000.0);
-  if (!(config.rope_theta > 0)) {
-    metadata.fail(metadata.key("rope.freq_base") + " is " + std::to_string(config.rope_theta) +
-                  ", expected a positive number");
-  }
+  refuse_rope_scaling(gguf, metadata);
+  constexpr double above_zero = std::numeric_limits<float>::min();
+  config.rope_theta = metadata.find_number("rope.freq_base", above_zero).value_or(10000.0);
   const int rotated =
       metadata.find_count("rope.dimension_count", kMostHeads).value_or(config.head_dim);
   if (rotated > config.head_dim || rotated % 2 != 0) {
@@ -210,9 +239,10 @@ std::vector<int> end_tokens(const Gguf& gguf, int vocab_size) {
     if (token != tokens.end()) ids.push_back(token - tokens.begin());
   }
   std::vector<int> ends;
+  std::set<std::int64_t> known;
   for (const std::int64_t id : ids) {
-    const bool is_known = std::find(ends.begin(), ends.end(), id) != ends.end();
-    if (!is_known && id >= 0 && id < vocab_size) ends.push_back(static_cast<int>(id));
+    const bool is_row = id >= 0 && id < vocab_size;
+    if (is_row && known.insert(id).second) ends.push_back(static_cast<int>(id));
   }
   return ends;
 }
@@ -234,7 +264,7 @@ Config read_gguf_config(const std::string& path) {
   config.hidden_size = metadata.count("embedding_length", kWidest);
   config.intermediate_size = metadata.count_of_blocks("feed_forward_length", kWidest);
   config.max_position_embeddings = metadata.count("context_length", kLongest);
-  config.rms_norm_eps = static_cast<float>(metadata.number("attention.layer_norm_rms_epsilon"));
+  config.rms_norm_eps = static_cast<float>(metadata.number("attention.layer_norm_rms_epsilon", 0));
   config.eos_token_id = end_tokens(gguf, config.vocab_size);
   read_attention(metadata, config);
   read_rope(gguf, metadata, config);

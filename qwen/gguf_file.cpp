@@ -1,14 +1,15 @@
 #include "qwen/gguf_file.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
 
 #include "qwen/file.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 namespace {
@@ -68,11 +69,20 @@ class Reader {
   std::size_t position_ = 0;
 };
 
-// Bytes of a metadata element; 0 for strings and arrays, whose size differs, and unknown types.
+struct MetadataType {
+  const char* name;
+  std::size_t size;  // bytes of an element; 0 for strings and arrays, whose size differs
+};
+
+// By their numbers.
+constexpr MetadataType kMetadataTypes[] = {
+    {"U8", 1},   {"I8", 1},     {"U16", 2},   {"I16", 2}, {"U32", 4}, {"I32", 4}, {"F32", 4},
+    {"Bool", 1}, {"String", 0}, {"Array", 0}, {"U64", 8}, {"I64", 8}, {"F64", 8}};
+
+// 0 for unknown types, too.
 std::size_t element_size(GgufType type) {
-  constexpr std::array<std::size_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   const auto index = static_cast<std::size_t>(type);
-  return index < kSizes.size() ? kSizes[index] : 0;
+  return index < std::size(kMetadataTypes) ? kMetadataTypes[index].size : 0;
 }
 
 GgufValue read_value(Reader& in, const std::string& path, const std::string& key) {
@@ -88,9 +98,9 @@ GgufValue read_value(Reader& in, const std::string& path, const std::string& key
   } else if (const std::size_t size = element_size(value.type); size != 0) {
     value.data = in.take(value.count, size, "values");
   } else if (value.type == GgufType::Array) {
-    fail(path, "metadata " + quoted(key) + " is an array of arrays, expected one level");
+    fail(path, "metadata " + in_quotes(key) + " is an array of arrays, expected one level");
   } else {
-    fail(path, "metadata " + quoted(key) + " has type " +
+    fail(path, "metadata " + in_quotes(key) + " has type " +
                    std::to_string(static_cast<std::uint32_t>(value.type)) + ", expected 0 to 12");
   }
   return value;
@@ -101,7 +111,7 @@ GgufTensor read_tensor(Reader& in, const std::string& path, std::uint64_t& offse
   tensor.name = in.string("a tensor's name");
   const auto rank = in.number<std::uint32_t>("a rank");
   if (rank == 0 || rank > kHighestRank) {
-    fail(path, "tensor " + quoted(tensor.name) + " has rank " + std::to_string(rank) +
+    fail(path, "tensor " + in_quotes(tensor.name) + " has rank " + std::to_string(rank) +
                    ", expected 1 to " + std::to_string(kHighestRank));
   }
   for (std::uint32_t axis = 0; axis < rank; ++axis) {
@@ -117,22 +127,24 @@ GgufTensor read_tensor(Reader& in, const std::string& path, std::uint64_t& offse
 void check_start(Reader& in, const std::string& path) {
   const auto* magic = reinterpret_cast<const char*>(in.take(4, 1, "the word GGUF"));
   if (std::string_view(magic, 4) != "GGUF") {
-    fail(path, "starts with " + quoted(std::string(magic, 4)) + ", expected \"GGUF\"");
+    fail(path, "starts with " + in_quotes(std::string(magic, 4)) + ", expected \"GGUF\"");
   }
   const auto version = in.number<std::uint32_t>("the version");
   if (version == 2 || version == 3) return;
-  const bool swapped = (version & 0xFFFF) == 0;
-  fail(path, swapped ? "is a big-endian GGUF file, expected little endian"
-                     : "is GGUF version " + std::to_string(version) + ", expected 2 or 3");
+  const std::uint32_t swapped = __builtin_bswap32(version);
+  const bool is_big_endian = swapped == 1 || swapped == 2 || swapped == 3;
+  fail(path, is_big_endian ? "is a big-endian GGUF file, expected little endian"
+                           : "is GGUF version " + std::to_string(version) + ", expected 2 or 3");
 }
 
 std::uint64_t alignment(const Gguf& gguf) {
   const auto found = gguf.metadata.find("general.alignment");
   if (found == gguf.metadata.end()) return kDefaultAlignment;
-  if (found->second.is_array || found->second.type != GgufType::U32) {
-    fail(gguf.path, "general.alignment is no number of 32 bits");
+  const GgufValue& stored = found->second;
+  if (stored.is_array || stored.type != GgufType::U32) {
+    fail(gguf.path, "general.alignment is stored as " + type_name(stored) + ", expected U32");
   }
-  const auto value = load<std::uint32_t>(found->second.data);
+  const auto value = load<std::uint32_t>(stored.data);
   if (!std::has_single_bit(value)) {
     fail(gguf.path, "general.alignment is " + std::to_string(value) + ", expected a power of two");
   }
@@ -143,7 +155,7 @@ std::uint64_t alignment(const Gguf& gguf) {
 std::uint64_t tensor_bytes(const Gguf& gguf, const GgufTensor& tensor, DType dtype) {
   const auto& [name, block_values, block_bytes] = format(dtype);
   if (tensor.shape.back() % block_values != 0) {
-    fail(gguf.path, "tensor " + quoted(tensor.name) + " has rows of " +
+    fail(gguf.path, "tensor " + in_quotes(tensor.name) + " has rows of " +
                         std::to_string(tensor.shape.back()) + " numbers, expected a multiple of " +
                         std::to_string(block_values) + ", the block of " + type_name(tensor));
   }
@@ -152,7 +164,7 @@ std::uint64_t tensor_bytes(const Gguf& gguf, const GgufTensor& tensor, DType dty
     const bool last = axis + 1 == tensor.shape.size();
     const std::uint64_t size = last ? tensor.shape[axis] / block_values : tensor.shape[axis];
     if (size != 0 && bytes > std::numeric_limits<std::uint64_t>::max() / size) {
-      fail(gguf.path, "tensor " + quoted(tensor.name) + " has more bytes than can be counted");
+      fail(gguf.path, "tensor " + in_quotes(tensor.name) + " has more bytes than can be counted");
     }
     bytes *= size;
   }
@@ -172,12 +184,12 @@ void check_extents(const Gguf& gguf, const std::vector<std::uint64_t>& offsets,
     const auto dtype = dtype_of(tensor);
     const std::uint64_t bytes = dtype ? tensor_bytes(gguf, tensor, *dtype) : 0;
     if (offsets[i] > size || bytes > size - offsets[i]) {
-      fail(gguf.path, "tensor " + quoted(tensor.name) + " needs " + std::to_string(bytes) +
+      fail(gguf.path, "tensor " + in_quotes(tensor.name) + " needs " + std::to_string(bytes) +
                           " bytes from " + std::to_string(offsets[i]) + " on, but there are " +
                           std::to_string(size) + ": the file is damaged or cut short");
     }
     if (offsets[i] % alignment != 0) {
-      fail(gguf.path, "tensor " + quoted(tensor.name) + " starts at byte " +
+      fail(gguf.path, "tensor " + in_quotes(tensor.name) + " starts at byte " +
                           std::to_string(offsets[i]) + ", expected a multiple of " +
                           std::to_string(alignment) + ", the file's alignment");
     }
@@ -187,8 +199,8 @@ void check_extents(const Gguf& gguf, const std::vector<std::uint64_t>& offsets,
             [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
   for (std::size_t i = 1; i < extents.size(); ++i) {
     if (extents[i].begin < extents[i - 1].end) {
-      fail(gguf.path, "tensors " + quoted(extents[i - 1].tensor->name) + " and " +
-                          quoted(extents[i].tensor->name) + " overlap");
+      fail(gguf.path, "tensors " + in_quotes(extents[i - 1].tensor->name) + " and " +
+                          in_quotes(extents[i].tensor->name) + " overlap");
     }
   }
 }
@@ -198,7 +210,8 @@ void check_names(const Gguf& gguf) {
   for (const auto& tensor : gguf.tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) fail(gguf.path, "two tensors are named " + quoted(std::string(*twice)));
+  if (twice != names.end())
+    fail(gguf.path, "two tensors are named " + in_quotes(std::string(*twice)));
 }
 
 }  // namespace
@@ -213,7 +226,7 @@ Gguf read_gguf(const std::string& path) {
   for (std::uint64_t i = 0; i < metadata_count; ++i) {
     const std::string key = in.string("a key");
     const bool is_new = gguf.metadata.emplace(key, read_value(in, path, key)).second;
-    if (!is_new) fail(path, "metadata " + quoted(key) + " is there twice");
+    if (!is_new) fail(path, "metadata " + in_quotes(key) + " is there twice");
   }
   std::vector<std::uint64_t> offsets;
   for (std::uint64_t i = 0; i < tensor_count; ++i) {
@@ -275,6 +288,9 @@ constexpr TensorType kTensorTypes[] = {
     {34, "TQ1_0", {}},
     {35, "TQ2_0", {}},
     {39, "MXFP4", {}},
+    {40, "NVFP4", {}},
+    {41, "Q1_0", {}},
+    {42, "Q2_0", {}},
 };
 
 const TensorType* tensor_type(std::uint32_t number) {
@@ -285,6 +301,11 @@ const TensorType* tensor_type(std::uint32_t number) {
 
 }  // namespace
 
+std::string type_name(const GgufValue& value) {
+  const std::string name = kMetadataTypes[static_cast<std::size_t>(value.type)].name;
+  return value.is_array ? "an array of " + name : name;
+}
+
 std::optional<DType> dtype_of(const GgufTensor& tensor) {
   const TensorType* type = tensor_type(tensor.type);
   return type ? type->dtype : std::nullopt;
@@ -293,17 +314,6 @@ std::optional<DType> dtype_of(const GgufTensor& tensor) {
 std::string type_name(const GgufTensor& tensor) {
   const TensorType* type = tensor_type(tensor.type);
   return type ? type->name : "type " + std::to_string(tensor.type);
-}
-
-// ---- messages -----------------------------------------------------------------------------
-
-std::string quoted(const std::string& text) {
-  constexpr std::size_t kLongest = 80;
-  std::string line = "\"";
-  for (const char c : text.substr(0, kLongest)) {
-    line += static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '?' : c;
-  }
-  return line + (text.size() > kLongest ? "…\"" : "\"");
 }
 
 }  // namespace qwen

@@ -67,11 +67,10 @@ struct Gguf {
 // line, for a file that is not whole, well-formed GGUF.
 Gguf read_gguf(const std::string& path);
 
+std::string type_name(const GgufValue& value);  // for messages: "U32", "an array of String"
+
 // The tensor's format; nothing where it is one of those we do not read.
 std::optional<DType> dtype_of(const GgufTensor& tensor);
 std::string type_name(const GgufTensor& tensor);  // for messages: "IQ4_XS", "type 77"
-
-// Text of a file as a message shows it: on one line, in quotes, cut where it is long.
-std::string quoted(const std::string& text);
 
 }  // namespace qwen

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "qwen/printable.h"
+
 namespace qwen {
 namespace {
 
@@ -49,7 +51,9 @@ bool next(GgufType type, const std::byte*& at, std::string& out) {
 }
 
 [[noreturn]] void fail(const Gguf& gguf, const std::string& key, const char* kind) {
-  throw std::runtime_error(gguf.path + ": metadata " + quoted(key) + " is no " + kind);
+  const std::string stored = type_name(gguf.metadata.at(key));
+  throw std::runtime_error(gguf.path + ": metadata " + in_quotes(key) + " is no " + kind +
+                           ", it is stored as " + stored);
 }
 
 template <class T>
@@ -63,14 +67,25 @@ std::optional<T> find_one(const Gguf& gguf, const std::string& key, const char* 
   return one;
 }
 
+// Far more than any vocabulary has of tokens and merges; they take some 40 bytes each.
+constexpr std::uint64_t kMostElements = 1 << 22;
+
 template <class T>
 std::optional<std::vector<T>> find_list(const Gguf& gguf, const std::string& key,
                                         const char* kind) {
   const auto found = gguf.metadata.find(key);
   if (found == gguf.metadata.end()) return std::nullopt;
   const GgufValue& value = found->second;
-  std::vector<T> list(value.count);
   const std::byte* at = value.data;
+  T first{};  // of the right type, before memory is taken for all
+  if (value.count > 0 && !next(value.type, at, first)) fail(gguf, key, kind);
+  if (value.count > kMostElements) {
+    throw std::runtime_error(gguf.path + ": metadata " + in_quotes(key) + " has " +
+                             std::to_string(value.count) + " elements, expected at most " +
+                             std::to_string(kMostElements));
+  }
+  std::vector<T> list(value.count);
+  at = value.data;
   for (T& element : list) {
     if (!next(value.type, at, element)) fail(gguf, key, kind);
   }
@@ -80,7 +95,7 @@ std::optional<std::vector<T>> find_list(const Gguf& gguf, const std::string& key
 }  // namespace
 
 std::optional<std::int64_t> find_integer(const Gguf& gguf, const std::string& key) {
-  return find_one<std::int64_t>(gguf, key, "integer");
+  return find_one<std::int64_t>(gguf, key, "integer below 2^63");
 }
 
 std::optional<double> find_float(const Gguf& gguf, const std::string& key) {
@@ -96,7 +111,7 @@ std::optional<std::string> find_string(const Gguf& gguf, const std::string& key)
 }
 
 std::optional<std::vector<std::int64_t>> find_integers(const Gguf& gguf, const std::string& key) {
-  return find_list<std::int64_t>(gguf, key, "list of integers");
+  return find_list<std::int64_t>(gguf, key, "list of integers below 2^63");
 }
 
 std::optional<std::vector<double>> find_floats(const Gguf& gguf, const std::string& key) {

@@ -2,8 +2,14 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <regex>
+#include <stdexcept>
 #include <system_error>
+
+#include "qwen/config.h"
+#include "qwen/file.h"
+#include "qwen/weights.h"
 
 namespace qwen {
 namespace {
@@ -27,38 +33,41 @@ std::optional<fs::path> cache_folder() {
 // The text models of the family by their size in billions; nothing for those of other kinds, and
 // for base models, which have not learned to talk.
 std::optional<double> billions(const std::string& folder) {
-  static const std::regex pattern("models--Qwen--Qwen3\\.5-(\\d+)(\\.\\d+)?B");
+  static const std::regex pattern("models--Qwen--Qwen3\\.5-(\\d+(\\.\\d+)?)B");
   std::smatch found;
   if (!std::regex_match(folder, found, pattern)) return std::nullopt;
-  const double tenths = found[2].matched ? (found[2].str()[1] - '0') / 10.0 : 0.0;
-  return std::stoi(found[1]) + tenths;
+  return std::stod(found[1]);
 }
 
-bool is_complete(const fs::path& snapshot) {
-  std::error_code error;
-  const auto has = [&](const char* name) { return fs::exists(snapshot / name, error); };
-  return has("config.json") && has("tokenizer.json") &&
-         (has("model.safetensors") || has("model.safetensors.index.json"));
+// Throws where the snapshot is not one that a program can begin with.
+void try_to_open(const fs::path& snapshot) {
+  read_config(snapshot.string());
+  open_checkpoint(snapshot.string());
+  map_file((snapshot / "tokenizer.json").string());
 }
 
 }  // namespace
 
-std::optional<std::string> qwen_in_hub_cache() {
+HubCache search_hub_cache() {
+  HubCache result;
   const auto cache = cache_folder();
-  std::optional<std::string> best;
-  double smallest = 0;
+  double smallest = std::numeric_limits<double>::infinity();
   std::error_code error;  // a folder that is missing or cannot be read holds nothing
-  if (!cache) return best;
+  if (!cache) return result;
   for (const auto& model : fs::directory_iterator(*cache, error)) {
     const auto size = billions(model.path().filename().string());
-    if (!size || (best && *size >= smallest)) continue;
+    if (!size || *size >= smallest) continue;
     for (const auto& snapshot : fs::directory_iterator(model.path() / "snapshots", error)) {
-      if (!is_complete(snapshot.path())) continue;
-      best = snapshot.path().string();
-      smallest = *size;
+      try {
+        try_to_open(snapshot.path());
+        result.model = snapshot.path().string();
+        smallest = *size;
+      } catch (const std::runtime_error& why) {
+        result.remarks.push_back("passed over in the hub's cache: " + std::string(why.what()));
+      }
     }
   }
-  return best;
+  return result;
 }
 
 }  // namespace qwen

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "qwen/parallel.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 namespace {
@@ -158,7 +159,7 @@ class Loader {
     for (const auto& [name, tensor] : checkpoint_.tensors) {
       const bool not_text = name.starts_with("model.visual.");
       if (used_.contains(name) || not_text || name.starts_with("mtp.")) continue;
-      throw std::runtime_error(tensor.file + ": tensor " + name +
+      throw std::runtime_error(tensor.file + ": tensor " + in_quotes(name) +
                                " has no place in a model of type " + config_.model_type +
                                "; is the config the one that belongs to this file?");
     }

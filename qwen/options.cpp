@@ -4,6 +4,7 @@
 
 #include "qwen/machine.h"
 #include "qwen/parallel.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 
@@ -33,7 +34,9 @@ Model open_model(const ModelOptions& options) {
     std::fprintf(stderr, "threads: %d (%s)\n", threads.count, threads.reason.c_str());
   }
   Model model = load_model(options.model, chosen_dtype(options));
-  for (const std::string& remark : model.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
+  for (const std::string& remark : model.remarks) {
+    std::fprintf(stderr, "%s\n", on_one_line(remark).c_str());
+  }
   return model;
 }
 

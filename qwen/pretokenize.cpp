@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "qwen/printable.h"
 #include "qwen/utf8.h"
 
 namespace qwen {
@@ -77,8 +78,9 @@ bool find(const Split& split, std::string_view text, std::size_t start, pcre2_ma
   if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0) {
-    throw std::runtime_error("[pretokenize] the pattern " + split.pattern + " gave up at byte " +
-                             std::to_string(start) + " of a text: " + pcre2_message(result));
+    throw std::runtime_error("[pretokenize] the pattern " + in_quotes(split.pattern) +
+                             " gave up at byte " + std::to_string(start) +
+                             " of a text: " + pcre2_message(result));
   }
   const std::size_t* place = pcre2_get_ovector_pointer(data);
   begin = place[0];
@@ -111,7 +113,7 @@ Split make_split(const std::string& pattern, const std::string& source) {
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(plain.data()), plain.size(),
                                    options, &error, &offset, nullptr);
   if (code == nullptr) {
-    throw std::runtime_error(source + ": the pattern " + pattern +
+    throw std::runtime_error(source + ": the pattern " + in_quotes(pattern) +
                              " cannot be compiled: " + pcre2_message(error));
   }
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // only speed: without it the interpreter runs

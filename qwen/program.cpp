@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "qwen/locate.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 namespace {
@@ -94,19 +95,6 @@ bool parse(CLI::App& app, int argc, char** argv) {
     app.exit(help);
     return false;
   }
-}
-
-// A message is one line, whatever it quotes.
-std::string on_one_line(std::string_view message) {
-  std::string line;
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    char escaped[8];
-    std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
-    const bool is_control = byte < 0x20 || byte == 0x7F;
-    line += is_control ? std::string_view(escaped) : std::string_view(&c, 1);
-  }
-  return line;
 }
 
 void expect_output_written() {

@@ -74,7 +74,7 @@ void parse(std::string_view text, const Tokenizer& tokenizer, const ChatTemplate
            PromptLine& line) {
   const Json json = parse_json(text, line.source);
   const JsonObject object(json, line.source);
-  if (object.has("id")) line.id = json["id"];
+  if (object.has("id")) line.id = parse_ordered_json(text, line.source)["id"];
   refuse_unknown_fields(object);
   line.request.prompt = prompt_ids(tokenizer, form, context, text, object);
   take_sampling(object, line.request.sampling);
@@ -163,7 +163,7 @@ std::string answer_json(const Tokenizer& tokenizer, const PromptLine& line) {
   } else {
     json["error"] = line.error;
   }
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  return json_text(json);
 }
 
 void answer_prompts(const Model& model, const Ops& ops, std::vector<PromptLine> lines,

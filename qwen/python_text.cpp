@@ -60,6 +60,7 @@ std::string python_str(const OrderedJson& scalar) {
 
 std::string python_json(const OrderedJson& value) {
   if (value.is_number_float()) return python_float(value.get<double>());
+  if (const auto big = big_integer(value)) return *big;
   if (!value.is_structured()) return value.dump();
   const bool is_object = value.is_object();
   std::string text(is_object ? "{" : "[");

@@ -11,6 +11,7 @@
 
 #include "qwen/file.h"
 #include "qwen/json.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 namespace {
@@ -21,11 +22,11 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the reference's limit
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw std::runtime_error(path + ": " + what);
+  throw std::runtime_error(on_one_line(path) + ": " + what);
 }
 
 std::string tensor(const std::string& name) {
-  return "tensor " + shown(Json(name));
+  return "tensor " + in_quotes(name);
 }
 
 // The JSON text between the length and the data section.
@@ -107,10 +108,28 @@ void check_metadata(const Json& value, const std::string& path) {
   }
 }
 
+// What the reference refuses to find twice: __metadata__ and the fields of an entry. The same entry
+// twice it takes.
+void check_replaced(const Json& header, const std::vector<Replaced>& all, const std::string& path) {
+  for (const auto& [keys, value] : all) {
+    const std::string& name = keys[0];
+    const bool is_metadata = name == "__metadata__";
+    const std::string where = is_metadata ? name : tensor(name);
+    if (keys.size() == 1 && (is_metadata || value != header[name])) {
+      fail(path, where + " is there twice");
+    }
+    const bool is_field = keys.size() == 2 && !is_metadata &&
+                          (keys[1] == "dtype" || keys[1] == "shape" || keys[1] == "data_offsets");
+    if (is_field) fail(path, where + " has two fields " + keys[1]);
+  }
+}
+
 // The entries of a header, in the order of their bytes.
 std::vector<SafetensorsEntry> parse_header(std::string_view header, const std::string& path) {
-  const Json json = parse_json(header, path);
+  std::vector<Replaced> replaced;
+  const Json json = parse_json(header, path, replaced);
   if (!json.is_object()) fail(path, "the header is " + shown(json) + ", expected an object");
+  check_replaced(json, replaced, path);
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, value] : json.items()) {
     if (name == "__metadata__") {
@@ -183,7 +202,8 @@ std::map<std::string, std::set<std::string>> parse_index(const std::string& path
   std::map<std::string, std::set<std::string>> shards;
   for (const auto& [name, value] : json["weight_map"].items()) {
     const std::string shard = weight_map.string(name);
-    if (shard.empty() || std::filesystem::path(shard).filename() != shard) {
+    const bool has_nul = shard.find('\0') != shard.npos;  // it would end the name
+    if (shard.empty() || has_nul || std::filesystem::path(shard).filename() != shard) {
       weight_map.fail(name, "the name of a file beside the index");
     }
     shards[shard].insert(name);
@@ -218,7 +238,8 @@ Checkpoint open_safetensors_index(const std::string& path) {
     add_tensors(file, checkpoint);
     for (const SafetensorsEntry& entry : file.entries) missing.erase(entry.name);
     if (!missing.empty()) {
-      fail(path, tensor(*missing.begin()) + " is not in " + shard + ", where it is said to be");
+      fail(path, tensor(*missing.begin()) + " is not in " + on_one_line(shard) +
+                     ", where it is said to be");
     }
   }
   return checkpoint;

@@ -1,15 +1,14 @@
 #include "qwen/sampling_config.h"
 
 #include <climits>
-#include <filesystem>
 #include <stdexcept>
 
+#include "qwen/checkpoint_kind.h"
+#include "qwen/file.h"
 #include "qwen/json.h"
 
 namespace qwen {
 namespace {
-
-namespace fs = std::filesystem;
 
 double number(const JsonObject& json, const char* key, double missing) {
   return json.has(key) ? json.number(key) : missing;
@@ -32,10 +31,9 @@ Sampling from_json(const JsonObject& json) {
 }  // namespace
 
 Sampling read_sampling(const std::string& path) {
-  const fs::path directory = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
-  const std::string file = (directory / "generation_config.json").string();
-  const bool gguf = path.ends_with(".gguf") && !fs::is_directory(path);
-  if (gguf || !fs::exists(file)) return {};
+  const std::string file = checkpoint_folder(path) + "/generation_config.json";
+  const bool is_gguf = checkpoint_kind(path) == CheckpointKind::gguf;
+  if (is_gguf || !exists(file)) return {};
   const Json value = read_json(file);
   const Sampling sampling = from_json(JsonObject(value, file));
   check_sampling(sampling, file);

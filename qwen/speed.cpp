@@ -1,12 +1,14 @@
 #include "qwen/speed.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 
 #include "qwen/hub_cache.h"
 #include "qwen/load.h"
 #include "qwen/parallel.h"
+#include "qwen/printable.h"
 #include "qwen/random_model.h"
 
 namespace qwen {
@@ -25,8 +27,11 @@ bool fits(const Config& config) {
 }
 
 std::string usual_model() {
-  const auto found = qwen_in_hub_cache();
-  if (found && fits(read_config(*found))) return *found;
+  const HubCache cache = search_hub_cache();
+  for (const std::string& remark : cache.remarks) {
+    std::fprintf(stderr, "%s\n", on_one_line(remark).c_str());
+  }
+  if (cache.model && fits(read_config(*cache.model))) return *cache.model;
   const std::string usual = "qwen3.5-0.8b";
   return fits(named_shape(usual)) ? usual : "smollm2-135m";
 }

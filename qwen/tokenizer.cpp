@@ -3,12 +3,14 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <stdexcept>
 #include <unordered_map>
 
+#include "qwen/checkpoint_kind.h"
+#include "qwen/file.h"
 #include "qwen/gguf_file.h"
 #include "qwen/json.h"
+#include "qwen/printable.h"
 #include "qwen/tokenizer_gguf.h"
 #include "qwen/tokenizer_json.h"
 #include "qwen/utf8.h"
@@ -16,8 +18,6 @@
 namespace qwen {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 // ---- encoding ----
 
@@ -109,13 +109,16 @@ Bpe build_bpe(const TokenizerFiles& files, const std::vector<std::string>& token
   for (const AddedToken& token : files.added) is_added[token.id] = true;
 
   Bpe bpe;
-  bpe.byte_token.fill(-1);
   bpe.merges = merge_table(files, ids);
+  // A byte's token stays one where it is an added token, too: "~" in ordinary text is text.
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto token = ids.find(spelled(static_cast<unsigned char>(byte)));
+    bpe.byte_token[byte] = token == ids.end() ? -1 : token->second;
+  }
   bool has_longer = false;
-  for (const auto& [spelled, id] : ids) {
+  for (const auto& [token, id] : ids) {
     const std::string& bytes = tokens[id];
     if (is_added[id]) continue;
-    if (bytes.size() == 1) bpe.byte_token[static_cast<unsigned char>(bytes[0])] = id;
     has_longer |= bytes.size() > 1;
     if (files.ignore_merges) bpe.whole_words.emplace(bytes, id);
   }
@@ -147,6 +150,16 @@ void index_added(const std::vector<AddedToken>& added, Tokenizer& tokenizer) {
   tokenizer.added_normalized = index_added_tokens(std::move(normalized));
 }
 
+void set_token(const AddedToken& token, Tokenizer& tokenizer) {
+  const auto id = static_cast<std::size_t>(token.id);
+  if (id >= tokenizer.tokens.size()) {
+    tokenizer.tokens.resize(id + 1);
+    tokenizer.special.resize(id + 1);
+  }
+  tokenizer.tokens[id] = token.content;
+  tokenizer.special[id] = token.special;
+}
+
 // The ids of tokens that the files name, those that are tokens.
 void set_ends(const TokenizerFiles& files, Tokenizer& tokenizer) {
   for (const std::string& eos : files.eos_tokens) {
@@ -166,15 +179,7 @@ Tokenizer build(const TokenizerFiles& files) {
   t.bpe = build_bpe(files, t.tokens);
   t.special.resize(t.tokens.size());
   const std::vector<AddedToken> added = as_found(files.added, files.nfc);
-  for (const AddedToken& token : added) {
-    const auto id = static_cast<std::size_t>(token.id);
-    if (id >= t.tokens.size()) {
-      t.tokens.resize(id + 1);
-      t.special.resize(id + 1);
-    }
-    t.tokens[id] = token.content;
-    t.special[id] = token.special;
-  }
+  for (const AddedToken& token : added) set_token(token, t);
   while (!t.tokens.empty() && t.tokens.back().empty()) t.tokens.pop_back();
   index_added(added, t);
   set_ends(files, t);
@@ -183,10 +188,12 @@ Tokenizer build(const TokenizerFiles& files) {
 
 // ---- SentencePiece ----
 
+using Processor = sentencepiece::SentencePieceProcessor;
+
 constexpr std::string_view space = "\xE2\x96\x81";  // ▁, as SentencePiece writes a space
 
 // What a piece decodes to. A lone byte is written as <0xE2>.
-std::string piece_bytes(const sentencepiece::SentencePieceProcessor& model, int id) {
+std::string piece_bytes(const Processor& model, int id) {
   const std::string& piece = model.IdToPiece(id);
   if (model.IsControl(id)) return piece;
   if (model.IsUnused(id)) return "";
@@ -201,44 +208,87 @@ std::string piece_bytes(const sentencepiece::SentencePieceProcessor& model, int 
   return bytes;
 }
 
-Tokenizer load_sentencepiece(const std::string& directory) {
-  const std::string path = directory + "/tokenizer.model";
-  auto model = std::make_shared<sentencepiece::SentencePieceProcessor>();
-  const auto status = model->Load(path);
-  if (!status.ok()) {
-    throw std::runtime_error(path + ": not a SentencePiece model: " + status.ToString());
+std::shared_ptr<const Processor> read_sentencepiece(const std::string& path) {
+  constexpr std::size_t most_bytes = 64 << 20;  // real ones have a few million
+  const auto file = map_file(path);
+  if (file->size() > most_bytes) {
+    throw std::runtime_error(path + ": found " + std::to_string(file->size()) +
+                             " bytes, expected a SentencePiece model of at most " +
+                             std::to_string(most_bytes));
   }
+  auto model = std::make_shared<Processor>();
+  std::string complaint;
+  try {
+    const auto status = model->LoadFromSerializedProto({text(*file).data(), file->size()});
+    if (status.ok()) return model;
+    complaint = status.ToString();
+  } catch (const std::exception& error) {  // of what that library stands on
+    complaint = error.what();
+  }
+  throw std::runtime_error(path + ": not a SentencePiece model: " + on_one_line(complaint));
+}
+
+// With the added tokens in `files` whose ids come after the pieces, and the ends named there.
+Tokenizer build_sentencepiece(std::shared_ptr<const Processor> model, const TokenizerFiles& files) {
   Tokenizer t;
   std::vector<AddedToken> added;
-  for (int id = 0; id < model->GetPieceSize(); ++id) {
+  const int pieces = model->GetPieceSize();
+  for (int id = 0; id < pieces; ++id) {
     t.tokens.push_back(piece_bytes(*model, id));
     t.special.push_back(model->IsControl(id));
     if (model->IsControl(id)) added.push_back({.content = t.tokens[id], .id = id, .special = true});
+  }
+  for (const AddedToken& token : files.added) {
+    if (token.id < pieces) continue;
+    set_token(token, t);
+    added.push_back(token);
   }
   index_added(added, t);
   // "a" is encoded as "▁a" where the model puts a space before each text.
   const std::vector<std::string> a = model->EncodeAsPieces("a");
   t.drops_first_space = !a.empty() && a[0].starts_with(space);
   if (model->eos_id() >= 0) t.eos.push_back(model->eos_id());
-  TokenizerFiles files;
-  read_tokenizer_config(directory, files);
   set_ends(files, t);
   t.sentencepiece = std::move(model);
   return t;
 }
 
+Tokenizer load_sentencepiece(const std::string& directory) {
+  TokenizerFiles files;
+  read_tokenizer_config(directory, files);
+  return build_sentencepiece(read_sentencepiece(directory + "/tokenizer.model"), files);
+}
+
+// A GGUF file lists the pieces of such a model, but not all it takes to cut a text into them. The
+// model's own file does, where it stands beside.
+Tokenizer load_sentencepiece(const Gguf& gguf, const std::string& path) {
+  const auto model = read_sentencepiece(path);
+  const TokenizerFiles files = read_gguf_pieces(gguf);
+  const int pieces = files.tokens.empty() ? 0 : model->GetPieceSize();
+  for (int id = 0; id < pieces; ++id) {
+    const bool is_listed = static_cast<std::size_t>(id) < files.tokens.size();
+    if (is_listed && (files.tokens[id].empty() || files.tokens[id] == model->IdToPiece(id)))
+      continue;
+    throw std::runtime_error(path + ": token " + std::to_string(id) + " is " +
+                             in_quotes(model->IdToPiece(id)) + ", but " + gguf.path + " has " +
+                             (is_listed ? in_quotes(files.tokens[id]) : "none") +
+                             ": it belongs to another model");
+  }
+  return build_sentencepiece(model, files);
+}
+
 }  // namespace
 
 Tokenizer load_tokenizer(const std::string& path) {
-  if (!fs::exists(path)) throw std::runtime_error(path + ": no such file or directory");
-  const bool is_directory = fs::is_directory(path);
-  if (!is_directory && fs::path(path).extension() == ".gguf") {
-    return build(read_gguf_tokenizer(read_gguf(path)));
+  const std::string directory = checkpoint_folder(path);
+  const std::string pieces = directory + "/tokenizer.model";
+  if (checkpoint_kind(path) == CheckpointKind::gguf) {
+    const Gguf gguf = read_gguf(path);
+    if (is_sentencepiece(gguf) && exists(pieces)) return load_sentencepiece(gguf, pieces);
+    return build(read_gguf_tokenizer(gguf));
   }
-  const std::string parent = fs::path(path).parent_path().string();
-  const std::string directory = is_directory ? path : parent.empty() ? "." : parent;
-  const auto has = [&](const char* name) { return fs::exists(directory + "/" + name); };
-  if (has("tokenizer.model") && (!has("tokenizer.json") || describes_sentencepiece(directory))) {
+  const auto has = [&](const char* name) { return exists(directory + "/" + name); };
+  if (exists(pieces) && (!has("tokenizer.json") || describes_sentencepiece(directory))) {
     return load_sentencepiece(directory);
   }
   if (has("tokenizer.json")) return build(read_tokenizer_json(directory));

@@ -39,8 +39,9 @@ struct Tokenizer {
 };
 
 // The tokenizer of a checkpoint. `path` as for open_checkpoint: a directory (tokenizer.json, or
-// vocab.json and merges.txt, or tokenizer.model), a .safetensors file in one, or a .gguf file.
-// std::runtime_error, one line, for what is missing, wrong or not supported.
+// vocab.json and merges.txt, or tokenizer.model), a safetensors file in one, or a GGUF file (where
+// its tokenizer is SentencePiece's, with the tokenizer.model beside it). std::runtime_error, one
+// line, for what is missing, wrong or not supported.
 Tokenizer load_tokenizer(const std::string& path);
 
 // Whether text that spells an added token becomes that token. In what users write it must not:

@@ -24,7 +24,8 @@ struct TokenizerFiles {
   std::vector<std::string> remarks;     // worth telling the user
 };
 
-// Ids stay below this, so that a wrong one costs a message and not the memory.
-inline constexpr int most_tokens = 1 << 24;
+// Ids stay below this, so that a wrong one costs a message and not the memory: each id up to the
+// highest takes some 70 bytes.
+inline constexpr int most_tokens = 1 << 20;
 
 }  // namespace qwen

@@ -1,11 +1,10 @@
 #include "qwen/tokenizer_gguf.h"
 
-#include <algorithm>
-#include <iterator>
 #include <stdexcept>
 
 #include "qwen/gguf_metadata.h"
 #include "qwen/pretokenize.h"
+#include "qwen/printable.h"
 
 namespace qwen {
 
@@ -26,37 +25,40 @@ std::vector<std::string> strings(const Gguf& gguf, const std::string& key) {
   return *std::move(list);
 }
 
-// The file names its way of cutting text and does not spell it out.
-void set_patterns(const Gguf& gguf, TokenizerFiles& files) {
-  struct Named {
-    const char* name;
-    std::vector<std::string> patterns;
-    bool nfc, ignore_merges;
-  };
+// A way of cutting text, which the file names and does not spell out.
+struct PreTokenizer {
+  const char* name;
+  std::vector<std::string> patterns;
+  bool nfc = false;
+  bool ignore_merges = false;
+  bool adds_bos = false;  // where the file does not say
+};
+
+PreTokenizer pre_tokenizer(const Gguf& gguf) {
   // What llama.cpp does with files that name nothing, older than the key.
   const std::vector<std::string> unnamed = {R"([\p{P}\$\+<=>\^~\|]+)", patterns::gpt2,
                                             patterns::number, "[0-9][0-9][0-9]"};
   const std::vector<std::string> digits = {patterns::digit, patterns::gpt2};
-  const Named known[] = {{"qwen35", {patterns::qwen35}, true, false},
-                         {"qwen2", {patterns::qwen2}, true, false},
-                         {"deepseek-r1-qwen", {patterns::qwen2}, true, false},
-                         {"smollm", digits, false, false},
-                         {"starcoder", digits, false, false},
-                         {"refact", digits, false, false},
-                         {"gpt-2", {patterns::gpt2}, false, false},
-                         {"llama-bpe", {patterns::llama3}, false, true},
-                         {"default", unnamed, false, false}};
+  const PreTokenizer known[] = {
+      {.name = "qwen35", .patterns = {patterns::qwen35}, .nfc = true},
+      {.name = "qwen2", .patterns = {patterns::qwen2}, .nfc = true},
+      {.name = "deepseek-r1-qwen", .patterns = {patterns::qwen2}, .nfc = true},
+      {.name = "smollm", .patterns = digits},
+      {.name = "starcoder", .patterns = digits},
+      {.name = "refact", .patterns = digits},
+      {.name = "gpt-2", .patterns = {patterns::gpt2}},
+      {.name = "llama-bpe",
+       .patterns = {patterns::llama3},
+       .ignore_merges = true,
+       .adds_bos = true},
+      {.name = "default", .patterns = unnamed}};
   const std::string pre = find_string(gguf, prefix + "pre").value_or("default");
-  const auto found = std::find_if(std::begin(known), std::end(known),
-                                  [&](const Named& named) { return named.name == pre; });
-  if (found == std::end(known)) {
-    std::string names;
-    for (const Named& named : known) names += std::string(names.empty() ? "" : ", ") + named.name;
-    fail(gguf, "pre", "is " + quoted(pre) + ", expected one of " + names);
+  std::string names;
+  for (const PreTokenizer& one : known) {
+    if (one.name == pre) return one;
+    names += std::string(names.empty() ? "" : ", ") + one.name;
   }
-  files.patterns = found->patterns;
-  files.nfc = found->nfc;
-  files.ignore_merges = found->ignore_merges;
+  fail(gguf, "pre", "is " + in_quotes(pre) + ", expected one of " + names);
 }
 
 // Converters fill a vocabulary up to the number of rows of the head: those ids have no text.
@@ -101,33 +103,57 @@ std::string token_by_id(const Gguf& gguf, const std::string& key, const Tokenize
   return files.tokens[*id];
 }
 
+void read_ends(const Gguf& gguf, bool adds_bos, TokenizerFiles& files) {
+  for (const char* key : {"eos_token_id", "eot_token_id"}) {
+    const std::string token = token_by_id(gguf, key, files);
+    if (!token.empty()) files.eos_tokens.push_back(token);
+  }
+  if (find_bool(gguf, prefix + "add_bos_token").value_or(adds_bos)) {
+    files.bos_token = token_by_id(gguf, "bos_token_id", files);
+  }
+}
+
 }  // namespace
+
+bool is_sentencepiece(const Gguf& gguf) {
+  return find_string(gguf, prefix + "model") == "llama";
+}
+
+TokenizerFiles read_gguf_pieces(const Gguf& gguf) {
+  TokenizerFiles files;
+  files.source = gguf.path;
+  if (!gguf.metadata.contains(prefix + "tokens")) return files;
+  read_tokens(gguf, files);
+  read_ends(gguf, true, files);
+  return files;
+}
 
 TokenizerFiles read_gguf_tokenizer(const Gguf& gguf) {
   TokenizerFiles files;
   files.source = gguf.path;
   const std::string model = find_string(gguf, prefix + "model").value_or("");
+  if (is_sentencepiece(gguf)) {
+    fail(gguf, "model",
+         "is \"llama\" (SentencePiece), of which the file has only the pieces; put the model's own "
+         "tokenizer.model beside the file");
+  }
   if (model != "gpt2") {
     fail(gguf, "model",
-         "is " + quoted(model) + ", expected \"gpt2\" (byte-level BPE); for a " +
-             "SentencePiece model put its tokenizer.model beside the file");
+         "is " + in_quotes(model) + ", expected \"gpt2\" (byte-level BPE) or \"llama\"");
   }
   read_tokens(gguf, files);
   for (const std::string& merge : strings(gguf, "merges")) {
     const std::size_t space = merge.find(' ', 1);
     if (merge.empty() || space == std::string::npos) {
-      fail(gguf, "merges", "has the entry " + quoted(merge) + ", expected \"a b\"");
+      fail(gguf, "merges", "has the entry " + in_quotes(merge) + ", expected \"a b\"");
     }
     files.merges.emplace_back(merge.substr(0, space), merge.substr(space + 1));
   }
-  set_patterns(gguf, files);
-  for (const char* key : {"eos_token_id", "eot_token_id"}) {
-    const std::string token = token_by_id(gguf, key, files);
-    if (!token.empty()) files.eos_tokens.push_back(token);
-  }
-  if (find_bool(gguf, prefix + "add_bos_token").value_or(false)) {
-    files.bos_token = token_by_id(gguf, "bos_token_id", files);
-  }
+  const PreTokenizer pre = pre_tokenizer(gguf);
+  files.patterns = pre.patterns;
+  files.nfc = pre.nfc;
+  files.ignore_merges = pre.ignore_merges;
+  read_ends(gguf, pre.adds_bos, files);
   return files;
 }
 

@@ -1,6 +1,5 @@
 #include "qwen/tokenizer_json.h"
 
-#include <filesystem>
 #include <stdexcept>
 #include <string_view>
 
@@ -34,7 +33,7 @@ std::string named_token(const Json& config, const char* key) {
 }
 
 Json read_if_there(const std::string& path) {
-  return std::filesystem::exists(path) ? read_json(path) : Json::object();
+  return exists(path) ? read_json(path) : Json::object();
 }
 
 // ---- parts of both forms ----
@@ -195,9 +194,9 @@ void set_family(const std::string& name, TokenizerFiles& files) {
 
 void read_added_tokens_decoder(const Json& config, const std::string& source,
                                TokenizerFiles& files) {
-  const auto decoder = config.find("added_tokens_decoder");
-  if (decoder == config.end()) return;
-  for (const auto& [key, token] : decoder->items()) {
+  const JsonObject object(config, source);
+  if (!object.has("added_tokens_decoder")) return;
+  for (const auto& [key, token] : object.object("added_tokens_decoder").value().items()) {
     const bool is_number =
         !key.empty() && key.size() <= 8 && key.find_first_not_of("0123456789") == std::string::npos;
     const int id = is_number ? std::stoi(key) : most_tokens;

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "qwen/checkpoint_kind.h"
+#include "qwen/file.h"
 #include "qwen/gguf.h"
 #include "qwen/safetensors.h"
 
@@ -15,12 +17,12 @@ namespace fs = std::filesystem;
 
 // A directory holds one file or an index of shards; the single file is the one taken, as the
 // reference does.
-Checkpoint open_directory(const fs::path& directory) {
-  const fs::path single = directory / "model.safetensors";
-  if (fs::exists(single)) return open_safetensors(single.string());
-  const fs::path index = directory / "model.safetensors.index.json";
-  if (fs::exists(index)) return open_safetensors_index(index.string());
-  throw std::runtime_error(directory.string() +
+Checkpoint open_directory(const std::string& directory) {
+  const std::string single = (fs::path(directory) / "model.safetensors").string();
+  if (exists(single)) return open_safetensors(single);
+  const std::string index = (fs::path(directory) / "model.safetensors.index.json").string();
+  if (exists(index)) return open_safetensors_index(index);
+  throw std::runtime_error(directory +
                            ": found neither model.safetensors nor model.safetensors.index.json; a "
                            "GGUF file is named itself, not its directory");
 }
@@ -44,11 +46,14 @@ std::size_t count(const StoredTensor& tensor) {
 }  // namespace
 
 Checkpoint open_checkpoint(const std::string& path) {
-  if (fs::is_directory(path)) return open_directory(path);
-  if (path.ends_with(".safetensors")) return open_safetensors(path);
-  if (path.ends_with(".gguf")) return open_gguf(path);
-  throw std::runtime_error(path + ": expected a directory, a .safetensors file or a .gguf file" +
-                           (fs::exists(path) ? "" : "; there is no such file"));
+  switch (checkpoint_kind(path)) {
+    case CheckpointKind::directory:
+      return open_directory(path);
+    case CheckpointKind::safetensors:
+      return open_safetensors(path);
+    default:
+      return open_gguf(path);
+  }
 }
 
 const StoredTensor& find(const Checkpoint& checkpoint, const std::string& name) {

@@ -44,8 +44,9 @@ inline std::size_t bytes(const Weight& w) {
 Weight convert(const Weight& w, DType dtype);
 
 // Maps a checkpoint: a directory (with model.safetensors, or model.safetensors.index.json and its
-// shards), one .safetensors file, or one .gguf file. Every header is checked against the file
-// it describes; nothing else is read. std::runtime_error, one line, for a bad file.
+// shards), one safetensors file, or one GGUF file, told by their first bytes. Every header is
+// checked against the file it describes; nothing else is read. std::runtime_error, one line, for a
+// bad file.
 Checkpoint open_checkpoint(const std::string& path);
 
 // The tensor of that name. std::runtime_error when it is missing.

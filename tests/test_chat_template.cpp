@@ -1,3 +1,5 @@
+#include <chrono>
+
 #include "qwen/chat_template.h"
 #include "qwen/find_template.h"
 #include "qwen/messages_json.h"
@@ -212,6 +214,14 @@ TEST_CASE("chat template: recognised by its text, or else remarked and plain Cha
   CHECK(other.remarks[0].find("neither Qwen3.5's nor plain ChatML") != std::string::npos);
 }
 
+TEST_CASE("chat template: a template of megabytes is recognised, or not, in one pass") {
+  std::string alike = "{% for message in messages %}" + std::string(2'000'000, ' ');
+  for (int n = 0; n < 300'000; ++n) alike += "{ -\\n\"";
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(recognise_template(alike, {}).remarks.size() == 1);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));  // was more than 17
+}
+
 TEST_CASE("chat template: where a checkpoint keeps it") {
   Config config;
   config.model_type = "qwen3";
@@ -225,11 +235,21 @@ TEST_CASE("chat template: where a checkpoint keeps it") {
         std::string::npos);
   folder.write("tokenizer_config.json", OrderedJson{{"chat_template", own}}.dump());
   CHECK(form(folder) == ChatForm::qwen3_5);
-  CHECK(find_template(folder.path() + "/model.safetensors", config).form.form == ChatForm::qwen3_5);
+  const std::string weights = folder.write("model.safetensors", "");
+  CHECK(find_template(weights, config).form.form == ChatForm::qwen3_5);
   const OrderedJson other = {{"name", "rag"}, {"template", "x"}};
   const OrderedJson list = {other, {{"name", "default"}, {"template", own}}};
   folder.write("tokenizer_config.json", OrderedJson{{"chat_template", list}}.dump());
   CHECK(form(folder) == ChatForm::qwen3_5);
+  const auto refused = [&](const char* text, const std::string& why) {
+    const std::string file = folder.write("tokenizer_config.json", text);
+    check_throws_with([&] { form(folder); }, file + ": " + why);
+  };
+  refused(R"({"chat_template":[{"name":1}]})", "chat_template: name is 1, expected a string");
+  refused(R"({"chat_template":[{"name":"default"}]})", "chat_template: template is missing");
+  refused(R"({"chat_template":["x"]})", "chat_template: found \"x\", expected a JSON object");
+  refused(R"({"chat_template":1})", "chat_template is 1, expected a text, or a list of objects");
+  refused("[1]", "found [1], expected a JSON object");
   folder.write("chat_template.jinja", "another");  // the newer place counts
   CHECK(form(folder) == ChatForm::chatml);
 

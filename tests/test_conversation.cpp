@@ -9,6 +9,7 @@
 #include "tests/comparisons.h"
 
 using namespace qwen;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -432,32 +433,49 @@ TEST_CASE("session: a file that cannot be loaded changes nothing") {
   refused(R"({"messages": [], "sampling": 3})", "expected a JSON object");
 }
 
-TEST_CASE("hub cache: the smallest Qwen3.5 that is complete") {
+TEST_CASE("hub cache: the smallest Qwen3.5 that can be opened; what cannot is said") {
   const TempDir cache;
-  const auto snapshot = [&](const std::string& name, const std::string& revision, bool whole) {
-    const auto folder = std::filesystem::path(cache.path()) / ("hub/models--Qwen--" + name) /
-                        "snapshots" / revision;
-    std::filesystem::create_directories(folder);
-    for (const char* file : {"config.json", "tokenizer.json", "model.safetensors.index.json"}) {
-      if (whole || std::string(file) != "tokenizer.json") std::ofstream(folder / file) << "{}";
+  const auto snapshot = [&](const std::string& name, const std::string& revision,
+                            const std::string& model) {
+    const auto folder =
+        fs::path(cache.path()) / ("hub/models--Qwen--" + name) / "snapshots" / revision;
+    fs::create_directories(folder);
+    const fs::path from = fs::absolute("checkpoints/" + model);
+    for (const auto& file : fs::directory_iterator(from)) {
+      fs::create_symlink(file.path(), folder / file.path().filename());
     }
+    if (!fs::exists(folder / "tokenizer.json")) std::ofstream(folder / "tokenizer.json") << "{}";
     return folder.string();
   };
+  const auto found = [] { return search_hub_cache().model; };
   setenv("HF_HOME", cache.path().c_str(), 1);
   unsetenv("HF_HUB_CACHE");
-  CHECK(qwen_in_hub_cache() == std::nullopt);
-  snapshot("Qwen3-0.6B", "a", true);
-  snapshot("Qwen3.5-0.8B-Base", "a", true);
-  snapshot("Qwen3.5-35B-A3B", "a", true);
-  snapshot("Qwen3.5-0.8B", "a", false);
-  CHECK(qwen_in_hub_cache() == std::nullopt);
-  const std::string large = snapshot("Qwen3.5-4B", "b", true);
-  CHECK(qwen_in_hub_cache() == large);
-  const std::string small = snapshot("Qwen3.5-2B", "c", true);
-  CHECK(qwen_in_hub_cache() == small);
+  CHECK(found() == std::nullopt);
+  snapshot("Qwen3-0.6B", "a", "tiny");
+  snapshot("Qwen3.5-0.8B-Base", "a", "tiny");
+  snapshot("Qwen3.5-35B-A3B", "a", "tiny");
+  fs::create_directories(cache.path() + "/hub/models--Qwen--Qwen3.5-99999999999B");
+  CHECK(found() == std::nullopt);
+  CHECK(search_hub_cache().remarks.empty());
+  // Downloads that ended halfway: a shard that is not there yet, or whose link leads nowhere.
+  const std::string part = snapshot("Qwen3.5-0.8B", "a", "sharded");
+  const std::string shard = part + "/model-00002-of-00003.safetensors";
+  REQUIRE(fs::remove(shard));
+  for (const bool has_link : {false, true}) {
+    if (has_link) fs::create_symlink("../../blobs/none", shard);
+    const HubCache incomplete = search_hub_cache();
+    CHECK(incomplete.model == std::nullopt);
+    REQUIRE(incomplete.remarks.size() == 1);
+    CHECK(incomplete.remarks[0] ==
+          "passed over in the hub's cache: cannot read " + shard + ": No such file or directory");
+  }
+  const std::string large = snapshot("Qwen3.5-4B", "b", "tiny");
+  CHECK(found() == large);
+  const std::string small = snapshot("Qwen3.5-2B", "c", "sharded");
+  CHECK(found() == small);
   setenv("HF_HUB_CACHE", (cache.path() + "/hub").c_str(), 1);
   setenv("HF_HOME", "nowhere", 1);
-  CHECK(qwen_in_hub_cache() == small);
+  CHECK(found() == small);
   unsetenv("HF_HUB_CACHE");
-  CHECK(qwen_in_hub_cache() == std::nullopt);
+  CHECK(found() == std::nullopt);
 }

@@ -9,6 +9,7 @@
 
 #include "qwen/file.h"
 #include "qwen/input.h"
+#include "qwen/printable.h"
 #include "tests/support.h"
 
 using namespace qwen;
@@ -203,4 +204,35 @@ TEST_CASE("file: any other SIGBUS ends the program as if nothing was mapped") {
   });
   CHECK(ended.status != 0);
   CHECK(ended.errors.find("cannot read") == std::string::npos);
+}
+
+TEST_CASE("file: a name with a NUL, a newline or an escape is read or refused as a whole") {
+  const TempDir folder;
+  using namespace std::string_literals;
+  folder.write("a", "text");
+  check_throws_with([&] { map_file(folder.path() + "/a\0b"s); },
+                    "/a\\x00b: a name cannot hold a NUL byte");
+  check_throws_with([&] { map_file(folder.path() + "/a\n\x1b[1mb"); },
+                    "/a\\n\\x1b[1mb: No such file or directory");
+  CHECK(contents(folder.write("a\nb", "text")) == "text");
+}
+
+TEST_CASE("file: whether something is there") {
+  const TempDir folder;
+  CHECK(exists(folder.path()));
+  CHECK_FALSE(exists(folder.path() + "/none"));
+  CHECK_FALSE(exists(folder.write("a", "") + "/none"));
+  fs::create_symlink("nowhere", folder.path() + "/dangling");
+  CHECK_FALSE(exists(folder.path() + "/dangling"));
+  check_throws_with([&] { exists(folder.path() + "/" + std::string(5000, 'a')); },
+                    "File name too long");
+}
+
+TEST_CASE("printable: control characters are escaped, the rest stands as it is") {
+  CHECK(on_one_line("a\nb\r\t\x1b[31m\x7f ü\"\\") == "a\\nb\\r\\t\\x1b[31m\\x7f ü\"\\");
+  CHECK(on_one_line("\u0085\u009b\u00a0\u2028") == "\\x85\\x9b\u00a0\u2028");
+  CHECK(on_one_line("\xC2\x1b") == "\xC2\\x1b");  // half a character, then an escape
+  CHECK(in_quotes("a \"b\"\\\n") == "\"a \\\"b\\\"\\\\\\n\"");
+  CHECK(in_quotes(std::string(80, 'a')) == "\"" + std::string(80, 'a') + "\"");
+  CHECK(in_quotes(std::string(79, 'a') + "üb") == "\"" + std::string(79, 'a') + "…\"");
 }

@@ -548,6 +548,22 @@ TEST_CASE("gguf: lengths that no file can hold are refused before memory is take
   CHECK(peak_memory() - before < 50);
 }
 
+TEST_CASE("gguf: a list of another type, or of more than any vocabulary has, costs no memory") {
+  const double before = peak_memory();
+  File file = llama();
+  const std::string key = "tokenizer.ggml.tokens";
+  std::uint64_t count = 8'000'000;
+  file.metadata[key] =
+      typed(GgufType::Array, raw(GgufType::U8) + raw(count) + std::string(count, '\0'));
+  check_config_refused(file,
+                       "\"" + key + "\" is no list of strings, it is stored as an array of U8");
+  CHECK(peak_memory() - before < 100);  // what the test itself takes; the list would be 256
+  count = 4'194'305;
+  file.metadata[key] =
+      typed(GgufType::Array, raw(GgufType::String) + raw(count) + std::string(8 * count, '\0'));
+  check_config_refused(file, "has 4194305 elements, expected at most 4194304");
+}
+
 TEST_CASE("gguf: arrays of arrays are refused, however deep") {
   File file = llama();
   std::string nested;
@@ -567,16 +583,22 @@ TEST_CASE("gguf: an alignment that is no power of two is refused") {
   }
   File file = llama();
   file.metadata["general.alignment"] = string("32");
-  check_refused(file.bytes(), "general.alignment is no number of 32 bits");
+  check_refused(file.bytes(), "general.alignment is stored as String, expected U32");
+  file.metadata["general.alignment"] = typed(GgufType::I32, raw<std::int32_t>(32));
+  check_refused(file.bytes(), "general.alignment is stored as I32, expected U32");
+  file.metadata["general.alignment"] = list(GgufType::U32, {raw<std::uint32_t>(32)});
+  check_refused(file.bytes(), "general.alignment is stored as an array of U32, expected U32");
   file.metadata["general.alignment"] = u32(64);
   check_refused(file.bytes(), "starts at byte 160, expected a multiple of 64");
 }
 
 TEST_CASE("gguf: what is not GGUF of our kind is named") {
   check_refused("", "ends after 0");
-  check_refused("PK\3\4 and so on", "starts with \"PK??\", expected \"GGUF\"");
+  check_refused("PK\3\4 and so on", "starts with \"PK\\x03\\x04\", expected \"GGUF\"");
   check_refused("GGUF" + raw<std::uint32_t>(1) + std::string(16, '\0'), "is GGUF version 1");
   check_refused("GGUF" + raw<std::uint32_t>(0x03000000), "is a big-endian GGUF file");
+  check_refused("GGUF" + raw<std::uint32_t>(0), "is GGUF version 0, expected 2 or 3");
+  check_refused("GGUF" + raw<std::uint32_t>(0x10000), "is GGUF version 65536, expected 2 or 3");
   check_throws_with([] { open_gguf("gguf/none.gguf"); }, "gguf/none.gguf");
 
   File file = llama();
@@ -593,7 +615,7 @@ TEST_CASE("gguf: what is not GGUF of our kind is named") {
   check_refused(file.bytes(), "metadata \"a\" has type 13, expected 0 to 12");
   file = llama();
   file.metadata["a\nb"] = raw<std::uint32_t>(13);
-  check_refused(file.bytes(), "metadata \"a?b\" has type 13");
+  check_refused(file.bytes(), "metadata \"a\\nb\" has type 13");
 }
 
 TEST_CASE("gguf: tensors that cannot be are refused by name") {
@@ -601,6 +623,8 @@ TEST_CASE("gguf: tensors that cannot be are refused by name") {
   file.tensors[1].type = kQ2_K;
   file.tensors[1].shape = {256};
   check_refused(file.bytes(), "\"blk.0.attn_q.weight\" is stored as Q2_K, which is not supported");
+  file.tensors[1].type = 41;
+  check_refused(file.bytes(), "is stored as Q1_0, which is not supported");
   file.tensors[1].type = 77;
   check_refused(file.bytes(), "is stored as type 77");
   file.tensors[1].type = kQ6_K;
@@ -694,9 +718,39 @@ TEST_CASE("gguf: sizes that do not fit together are named") {
   file = llama();
   file.metadata["llama.rope.scaling.type"] = string("yarn");
   check_config_refused(file, "llama.rope.scaling.type is \"yarn\", which is not supported");
+}
+
+TEST_CASE("gguf: numbers that are none as a float are refused by key") {
+  const float infinite = INFINITY;
+  for (const float value : {-1.0f, infinite, -infinite, NAN}) {
+    for (const char* name : {"attention.layer_norm_rms_epsilon", "rope.freq_base"}) {
+      File file = llama();
+      file.metadata[std::string("llama.") + name] = f32(value);
+      check_config_refused(file, std::string("llama.") + name + " is ");
+    }
+  }
+  File file = llama();
+  file.metadata["llama.rope.freq_base"] = f32(0);
+  check_config_refused(file, "llama.rope.freq_base is 0, expected a number from 1.17549e-38 to");
   file = llama();
-  file.metadata["llama.rope.freq_base"] = f32(-1);
-  check_config_refused(file, "llama.rope.freq_base is -1");
+  file.metadata["llama.attention.layer_norm_rms_epsilon"] = typed(GgufType::F64, raw(1e39));
+  check_config_refused(file, "epsilon is 1e+39, expected a number from 0 to 3.40282e+38");
+}
+
+TEST_CASE("gguf: scaled RoPE is refused where llama.cpp would scale, and only there") {
+  const auto with = [](const std::map<std::string, std::string>& values) {
+    File file = llama();
+    for (const auto& [key, value] : values) file.metadata["llama.rope." + key] = value;
+    return file;
+  };
+  const std::string linear = string("linear"), four = f32(4), one = f32(1);
+  check_config_refused(with({{"scale_linear", four}}), "llama.rope.scale_linear is 4, expected 1");
+  check_config_refused(with({{"scaling.factor", four}}), "llama.rope.scaling.factor is 4");
+  check_config_refused(with({{"scaling.type", linear}, {"scaling.factor", four}}), "factor is 4");
+  check_config_refused(with({{"scaling.attn_factor", four}}), "rope.scaling.attn_factor is 4");
+  CHECK_NOTHROW(config_of(with({{"scaling.type", string("none")}, {"scaling.factor", four}})));
+  CHECK_NOTHROW(config_of(with({{"scaling.type", linear}, {"scaling.factor", f32(0)}})));
+  CHECK_NOTHROW(config_of(with({{"scaling.factor", one}, {"scale_linear", four}})));
 }
 
 TEST_CASE("gguf: head counts listed by block are one number, zeros aside") {

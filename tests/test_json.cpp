@@ -140,6 +140,51 @@ TEST_CASE("json: a getter names source, key, what was found and what was expecte
   throws([&] { return JsonObject(value["l"], "f.json"); }, "f.json: found [1,\"2\"], expected a");
 }
 
+TEST_CASE("json: of members with the same key the last counts, and those before can be asked for") {
+  const std::string text = R"({"a":1,"b":[{"c":2,"c":[3]}],"a":{"d":4,"d":5},"a":null})";
+  std::vector<Replaced> replaced;
+  const Json json = parse_json(text, "f.json", replaced);
+  CHECK(json.dump() == R"({"a":null,"b":[{"c":[3]}]})");
+  CHECK(parse_json(text, "f.json") == json);
+  CHECK(parse_ordered_json(text, "f.json").dump() == R"({"a":null,"b":[{"c":[3]}]})");
+  using Path = std::vector<std::string>;
+  REQUIRE(replaced.size() == 4);
+  CHECK(replaced[0].path == Path{"b", "", "c"});
+  CHECK(replaced[0].value == 2);
+  CHECK(replaced[1].path == Path{"a"});
+  CHECK(replaced[1].value == 1);
+  CHECK(replaced[2].path == Path{"a", "d"});
+  CHECK(replaced[3].path == Path{"a"});
+  CHECK(replaced[3].value.dump() == R"({"d":5})");
+}
+
+TEST_CASE("json: an ordered text with integers of any length is written as it was") {
+  const std::string text =
+      R"({"b":[-100000000000000000001,18446744073709551616,1],"a":"ü\n","c":{},"d":[]})";
+  const OrderedJson json = parse_ordered_json(text, "f.json");
+  CHECK(json_text(json) == text);
+  CHECK(big_integer(json["b"][0]) == "-100000000000000000001");
+  CHECK_FALSE(big_integer(json["b"][2]));
+  CHECK(shown(json) ==
+        R"({"b":[-100000000000000000001,18446744073709551616,1],"a":"\u00fc\n","c":{},"d":[]})");
+  CHECK(json_text(json, 2) == R"({
+  "b": [
+    -100000000000000000001,
+    18446744073709551616,
+    1
+  ],
+  "a": "ü\n",
+  "c": {},
+  "d": []
+})");
+  // Others than the ordered kind round it, as they always did; as a number it is one for both.
+  CHECK(parse_json("[18446744073709551616]", "f.json")[0] == 18446744073709551616.0);
+  const Json object = parse_ordered_json(R"({"n":100000000000000000000})", "f.json");
+  CHECK(JsonObject(object, "f.json").number("n") == 1e20);
+  check_throws_with([&] { JsonObject(object, "f.json").integer("n", 0, 9); },
+                    "f.json: n is 100000000000000000000, expected an integer from 0 to 9");
+}
+
 TEST_CASE("json: long and strange values are shown short and on one line") {
   CHECK(shown(Json("a\nb")) == "\"a\\nb\"");
   CHECK(shown(Json(std::string(5000, 'x'))).size() < 200);

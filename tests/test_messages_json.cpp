@@ -106,7 +106,9 @@ TEST_CASE("messages: written and read again, a conversation is the same") {
       R"({"role":"assistant","content":"","reasoning_content":"","tool_calls":[{"type":"function",)"
       R"("function":{"name":"f","arguments":{"b":1.0,"a":null}}}]},{"role":"tool","content":"r"}],)"
       R"("tools":[{"z":1,"a":2}],"enable_thinking":true})";
-  CHECK(to_json(parse(text)).dump() == text);
+  CHECK(json_text(to_json(parse(text))) == text);
+  const std::string big = R"({"messages":[],"tools":[{"n":100000000000000000000}]})";
+  CHECK(json_text(to_json(parse(big))) == big);
 }
 
 TEST_CASE("python text: numbers as repr writes them") {
@@ -139,6 +141,13 @@ TEST_CASE("python text: scalars as str writes them, anything as json.dumps does"
       parse_ordered_json(R"([true, false, null, 1, -7, 1.0, 1e20, "a\"b", ""])", "values");
   const char* expected[] = {"True", "False", "None", "1", "-7", "1.0", "1e+20", "a\"b", ""};
   for (std::size_t n = 0; n < values.size(); ++n) CHECK(python_str(values[n]) == expected[n]);
+  // Integers of any length stay integers, scalars and in lists.
+  const std::string big =
+      R"([100000000000000000000, -18446744073709551617, {"n": 9223372036854775808}])";
+  const OrderedJson integers = parse_ordered_json(big, "integers");
+  CHECK(python_json(integers) == big);
+  CHECK(python_str(integers[0]) == "100000000000000000000");
+  CHECK(python_str(integers[1]) == "-18446744073709551617");
   const std::string text = R"({"b": [1, 1.0, true, null, "ü\n\u001f\"\\/"], "a": {}, "c": []})";
   CHECK(python_json(parse_ordered_json(text, "text")) == text);
 }

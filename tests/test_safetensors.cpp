@@ -136,6 +136,29 @@ TEST_CASE("safetensors: a wrong entry is named with what was found and expected"
   check_refused(R"({"a\nb":7})", "", "tensor \"a\\nb\": found 7");
 }
 
+TEST_CASE("safetensors: what the reference refuses to find twice") {
+  const std::string fields = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
+  for (const std::string field :
+       {R"("dtype":"F32")", R"("shape":[1])", R"("data_offsets":[0,4])"}) {
+    const std::string key = field.substr(1, field.find('"', 1) - 1);
+    check_refused("{\"a\":{" + field + "," + fields + "}}", "1234",
+                  "tensor \"a\" has two fields " + key);
+    check_refused("{\"a\":{" + field + "," + fields + "},\"a\":{" + fields + "}}", "1234",
+                  "tensor \"a\" ");
+  }
+  const std::string entry_a = "\"a\":{" + fields + "}";
+  const std::string metadata = R"("__metadata__":{"k":"v"},)";
+  check_refused("{" + metadata + metadata + entry_a + "}", "1234", "__metadata__ is there twice");
+  check_refused("{" + entry_a + R"(,"a":{"dtype":"F32","shape":[0],"data_offsets":[4,4]}})", "1234",
+                "tensor \"a\" is there twice");
+  check_refused(R"({"a":7,)" + entry_a + "}", "1234", "tensor \"a\" is there twice");
+  // Nobody minds these.
+  CHECK_NOTHROW(open_written("{" + entry_a + "," + entry_a + "}", "1234"));
+  CHECK_NOTHROW(
+      open_written(R"({"__metadata__":{"dtype":"v","dtype":"w"},)" + entry_a + "}", "1234"));
+  CHECK_NOTHROW(open_written(R"({"a":{"x":1,"x":2,)" + fields + "}}", "1234"));
+}
+
 TEST_CASE("safetensors: types that weights do not come in are unsupported, by name") {
   for (const char* dtype : {"F8_E4M3", "U8", "I8", "BOOL"}) {
     check_refused(entry(dtype, "[4]", "[0,4]"), "1234",
@@ -178,6 +201,20 @@ TEST_CASE("safetensors: shards are one checkpoint") {
   CHECK(checkpoint.tensors.size() == 2);
   CHECK(checkpoint.tensors.at("b").file == shards.folder.path() + "/m-2.safetensors");
   CHECK(std::memcmp(checkpoint.tensors.at("b").data, "56", 2) == 0);
+}
+
+TEST_CASE("safetensors: names of shards that hold anything are refused on one line") {
+  const auto refused = [](const std::string& shard, const std::string& part) {
+    const Shards shards(Json{{"weight_map", {{"a", shard}}}}.dump());
+    check_throws_with([&] { open_safetensors_index(shards.index); }, part);
+  };
+  using namespace std::string_literals;
+  refused("m-1.safetensors\0x"s, "a is \"m-1.safetensors\\u0000x\", expected the name of a file");
+  refused("x\n\x1b[31my", "/x\\n\\x1b[31my: No such file or directory");
+  refused("../m-1.safetensors", "expected the name of a file beside the index");
+  const Shards shards(R"({"weight_map":{"x\ny":7}})");
+  check_throws_with([&] { open_safetensors_index(shards.index); },
+                    "weight_map: x\\ny is 7, expected a string");
 }
 
 TEST_CASE("safetensors: a tensor that the index forgot is there all the same") {

@@ -1,4 +1,8 @@
+#include <sentencepiece_processor.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 
@@ -9,6 +13,7 @@
 #include "tests/support.h"
 
 using namespace qwen;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -165,6 +170,15 @@ TEST_CASE("tokenizer: a SentencePiece model's ids are those of the sentencepiece
   const int end = *token_id(tokenizer, "<|im_end|>");
   CHECK(encode(tokenizer, "<|im_end|>") == std::vector<int>{end});
   CHECK(decode(tokenizer, std::vector<int>{end}) == "");
+}
+
+TEST_CASE("tokenizer: the ids of the model in the box are those of transformers' AutoTokenizer") {
+  const Tokenizer tokenizer = load_tokenizer("../../models/tiny");
+  check_cases(tokenizer, "tiny");
+  for (const Json& entry : read_json("tokenizer_cases.json")["cases"]) {
+    INFO(entry.dump());
+    CHECK(encode(tokenizer, text_of(entry)) == entry["tiny"].get<std::vector<int>>());
+  }
 }
 
 TEST_CASE("tokenizer: the small checkpoint's last id has no token") {
@@ -351,8 +365,13 @@ TEST_CASE("tokenizer: what a file gets wrong is said in one line") {
           "Isolated");
   refused(with("/pre_tokenizer/pretokenizers/0",
                {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(a"}}}}),
-          "the pattern (a cannot be compiled: missing closing parenthesis");
-  refused(with("/added_tokens/0/id", 1 << 24), "id");
+          "the pattern \"(a\" cannot be compiled: missing closing parenthesis");
+  refused(with("/pre_tokenizer/pretokenizers/0",
+               {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "(\n\x1b"}}}}),
+          "the pattern \"(\\n\\x1b\" cannot be compiled");
+  refused(with("/added_tokens/0/id", 1 << 20),
+          "id is 1048576, expected an integer from 0 to 1048575");
+  refused(with("/model/vocab/a", (1 << 24) - 1), "the id of \"a\" is 16777215");
   refused(with("/added_tokens/0/content", 1), "content");
 }
 
@@ -382,10 +401,67 @@ TEST_CASE("tokenizer: what a GGUF file gets wrong is said in one line") {
           "eos_token_id is 2, expected an id below 2");
 }
 
+TEST_CASE(
+    "tokenizer: a GGUF file's text starts with BOS where the file or its vocabulary says so") {
+  const auto bos = [](const std::string& pre, const std::vector<std::string>& more) {
+    std::vector<std::string> entries = {gguf_string("tokenizer.ggml.model", "gpt2"),
+                                        gguf_string("tokenizer.ggml.pre", pre),
+                                        gguf_strings("tokenizer.ggml.tokens", {"a", "b", "<s>"}),
+                                        gguf_numbers("tokenizer.ggml.token_type", {1, 1, 3}),
+                                        gguf_strings("tokenizer.ggml.merges", {}),
+                                        gguf_number("tokenizer.ggml.bos_token_id", 2)};
+    entries.insert(entries.end(), more.begin(), more.end());
+    const TempDir folder;
+    return load_tokenizer(folder.write("v.gguf", gguf(entries))).bos;
+  };
+  const auto says = [](char value) {
+    return gguf_text("tokenizer.ggml.add_bos_token") + type(GgufType::Bool) + value;
+  };
+  CHECK(bos("llama-bpe", {}) == 2);
+  CHECK(bos("llama-bpe", {says(0)}) == -1);
+  CHECK(bos("qwen2", {}) == -1);
+  CHECK(bos("qwen2", {says(1)}) == 2);
+}
+
+TEST_CASE("tokenizer: a GGUF file with a llama tokenizer takes the tokenizer.model beside it") {
+  const Tokenizer alone = load_tokenizer("tokenizers/pieces");
+  const TempDir folder;
+  fs::copy("tokenizers/pieces/tokenizer.model", folder.path() + "/tokenizer.model");
+  const std::string model = gguf_string("tokenizer.ggml.model", "llama");
+  const std::string text = "the hen <|im_end|>";
+  CHECK(encode(load_tokenizer(folder.write("v.gguf", gguf({model}))), text) == encode(alone, text));
+
+  // With its list of pieces, a token more, and the ends.
+  std::vector<std::string> pieces;
+  for (int id = 0; id < vocabulary_size(alone); ++id) {
+    pieces.push_back(alone.sentencepiece->IdToPiece(id));
+  }
+  const auto listed = [&](const std::vector<std::string>& tokens) {
+    std::vector<std::int32_t> types(tokens.size(), 1);
+    types.back() = 3;
+    return folder.write("v.gguf",
+                        gguf({model, gguf_strings("tokenizer.ggml.tokens", tokens),
+                              gguf_numbers("tokenizer.ggml.token_type", types),
+                              gguf_number("tokenizer.ggml.bos_token_id",
+                                          static_cast<std::uint32_t>(tokens.size()) - 1)}));
+  };
+  const int more = static_cast<int>(pieces.size());
+  pieces.push_back("<more>");
+  const Tokenizer tokenizer = load_tokenizer(listed(pieces));
+  CHECK(encode(tokenizer, text) == encode(alone, text));
+  CHECK(encode(tokenizer, "<more>") == std::vector<int>{more});
+  CHECK(tokenizer.bos == more);
+
+  pieces[5] = "other";
+  check_throws_with([&] { load_tokenizer(listed(pieces)); }, "it belongs to another model");
+  check_throws_with([&] { load_tokenizer(listed({"<unk>", "<s>"})); }, "has none: it belongs to");
+}
+
 TEST_CASE("tokenizer: what is not there is said in one line") {
   const TempDir folder;
   check_throws_with([&] { load_tokenizer(folder.path()); }, "no tokenizer there, expected");
-  check_throws_with([&] { load_tokenizer(folder.path() + "/nothing"); }, "no such file");
+  check_throws_with([&] { load_tokenizer(folder.path() + "/nothing"); },
+                    "nothing: No such file or directory");
   folder.write("tokenizer.model", "not a model");
   check_throws_with([&] { load_tokenizer(folder.path()); }, "not a SentencePiece model");
   folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
@@ -397,6 +473,63 @@ TEST_CASE("tokenizer: what is not there is said in one line") {
   CHECK(encode(tokenizer, "##b") == std::vector<int>{2, 1});  // "# #" is no comment
   REQUIRE(tokenizer.remarks.size() == 1);
   CHECK(tokenizer.remarks[0].find("as GPT-2 does it") != std::string::npos);
+}
+
+TEST_CASE("tokenizer: tokenizer.model must be a regular file of sensible size and content") {
+  const TempDir folder;
+  const std::string path = folder.path() + "/tokenizer.model";
+  const auto refused = [&](const std::string& why) {
+    check_throws_with([&] { load_tokenizer(folder.path()); }, path + why);
+    fs::remove(path);
+  };
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  refused(": not a regular file");
+  fs::create_directory(path);
+  refused(": not a regular file");
+  fs::create_symlink("/dev/zero", path);
+  refused(": not a regular file");
+  folder.write("tokenizer.model", "");
+  fs::resize_file(path, 1 << 30);
+  refused(": found 1073741824 bytes, expected a SentencePiece model of at most");
+  // Two pieces, "<unk>" (the unknown one) and a NUL.
+  using namespace std::string_literals;
+  folder.write("tokenizer.model",
+               "\x0A\x0E\x0A\x05<unk>\x15\0\0\0\0\x18\x02"
+               "\x0A\x0A\x0A\x01\0\x15\0\0\0\0\x18\x01\x12\0\x1A\0"s);
+  refused(": not a SentencePiece model: ");
+}
+
+TEST_CASE("tokenizer: a byte that is an added token, too, stays in ordinary text") {
+  Json json = read_json("tokenizers/small/tokenizer.json");
+  const int tilde = json["model"]["vocab"]["~"];
+  json["added_tokens"].push_back({{"id", tilde}, {"content", "~"}, {"special", true}});
+  const TempDir folder;
+  folder.write("tokenizer.json", json.dump());
+  const auto ids = encode(load_tokenizer(folder.path()), "x~y", AddedTokens::as_text);
+  REQUIRE(ids.size() == 3);
+  CHECK(ids[1] == tilde);
+}
+
+TEST_CASE("tokenizer: added tokens are found in one pass, however many begin alike") {
+  Json json = read_json("tokenizers/small/tokenizer.json");
+  Json& added = json["added_tokens"];
+  for (int n = 0; n < 10'000; ++n) {
+    added.push_back({{"id", 2000 + n}, {"content", "<|s" + std::to_string(n) + "|>"}});
+  }
+  added.push_back({{"id", 12'000}, {"content", std::string(20'000, '<') + "|"}});
+  const TempDir folder;
+  folder.write("tokenizer.json", json.dump());
+  const Tokenizer tokenizer = load_tokenizer(folder.path());
+  const std::string text(100'000, '<');
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(cut(tokenizer.added, text).size() == 1);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));  // was 9
+  const auto stretches = cut(tokenizer.added, "<|s123|>" + text + "|<|s7|>");
+  REQUIRE(stretches.size() == 4);  // the last letters of the text are the long token
+  CHECK(stretches[0].id == 2123);
+  CHECK(stretches[1].text.size() == 80'000);
+  CHECK(stretches[2].id == 12'000);
+  CHECK(stretches[3].id == 2007);
 }
 
 TEST_CASE("bpe: merges the earliest learned pair first, of equal pairs the leftmost") {

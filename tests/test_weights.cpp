@@ -147,15 +147,34 @@ TEST_CASE("weights: the wrapper's tensors have the names of a text model") {
   }
 }
 
+TEST_CASE("weights: a file is told by its first bytes, whatever its name") {
+  const TempDir folder;
+  const auto copy = [&](const std::string& from, const char* name) {
+    const std::string to = folder.path() + "/" + name;
+    std::filesystem::copy_file(from, to);
+    return open_checkpoint(to).tensors.size();
+  };
+  const std::size_t in_gguf = open_checkpoint("gguf/llama.gguf").tensors.size();
+  for (const char* name : {"sha256-0123", "m.GGUF", "m.safetensors"}) {
+    CHECK(copy("gguf/llama.gguf", name) == in_gguf);
+  }
+  const std::string safetensors = "checkpoints/llama/model.safetensors";
+  CHECK(copy(safetensors, "sha256-4567") == open_checkpoint(safetensors).tensors.size());
+}
+
 TEST_CASE("weights: what is no checkpoint is refused in one line") {
   const TempDir folder;
   check_throws_with([&] { open_checkpoint(folder.path()); },
                     folder.path() + ": found neither model.safetensors nor");
   check_throws_with([&] { open_checkpoint(folder.path() + "/none"); },
-                    "/none: expected a directory, a .safetensors file or a .gguf file; there is no "
-                    "such file");
-  const std::string other = folder.write("model.bin", "x");
-  check_throws_with([&] { open_checkpoint(other); }, "model.bin: expected a directory");
+                    "cannot read " + folder.path() + "/none: No such file or directory");
+  const std::string other = folder.write("model.bin", "P\nK\x1b");
+  check_throws_with(
+      [&] { open_checkpoint(other); },
+      "model.bin: starts with \"P\\nK\\x1b\", expected a directory, a safetensors file, "
+      "or a GGUF file, which starts with \"GGUF\"");
+  const std::string long_name(5000, 'a');
+  check_throws_with([&] { open_checkpoint(long_name); }, "File name too long");
   check_throws_with([&] { open_checkpoint(folder.path() + "/none.safetensors"); },
                     "cannot read " + folder.path() + "/none.safetensors: No such file");
 }

@@ -4,8 +4,8 @@
     tokenizer_reference.py QWEN35_DIR SMOLLM2_DIR
 
 The two folders are made by make_tokenizer.py (qwen3.5, smollm2). The ids are those of the
-`tokenizers` library for these two and for small and pair in tests/data/tokenizers, and those of
-the `sentencepiece` library for pieces there.
+`tokenizers` library for these two and for small and pair in tests/data/tokenizers, those of the
+`sentencepiece` library for pieces there, and those of transformers' AutoTokenizer for models/tiny.
 
 Each case has a text (or, where it is no valid UTF-8, its bytes in hexadecimal) and for each
 tokenizer its ids; ids under "… as text" are those with added tokens switched off, where they
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import sentencepiece
 import tokenizers
+import transformers
 
 from tokenizer_texts import INVALID, texts
 
@@ -80,6 +81,20 @@ class PiecesReference:
         return self.model.decode(ids)
 
 
+class AutoReference:
+    """The folder of a SentencePiece model, as transformers opens it; as text by that library."""
+
+    def __init__(self, folder):
+        self.auto = transformers.AutoTokenizer.from_pretrained(str(folder))
+        self.pieces = PiecesReference(folder)
+
+    def encode(self, text):
+        return self.auto.encode(text), self.pieces.encode(text)[0]
+
+    def decode(self, ids):
+        return self.auto.decode(ids, skip_special_tokens=True)
+
+
 def is_newer(text):
     if not unicodedata.unidata_version.startswith("14."):
         sys.exit("run this with Python 3.11, whose unicodedata is Unicode 14's")
@@ -112,9 +127,11 @@ def main():
         "small": Reference(DATA / "tokenizers" / "small"),
         "pair": PairReference(DATA / "tokenizers" / "pair"),
         "pieces": PiecesReference(DATA / "tokenizers" / "pieces"),
+        "tiny": AutoReference(DATA.parent.parent / "models" / "tiny"),
     }
     cases = [case(source, references) for source in [*texts(random.Random(5)), *INVALID]]
-    versions = {"tokenizers": tokenizers.__version__, "sentencepiece": sentencepiece.__version__}
+    versions = {library.__name__: library.__version__
+                for library in (tokenizers, sentencepiece, transformers)}
     lines = ",\n".join(json.dumps(entry, ensure_ascii=True) for entry in cases)
     path = DATA / "tokenizer_cases.json"
     path.write_text(f'{{"versions": {json.dumps(versions)},\n"cases": [\n{lines}\n]}}\n')

@@ -13,6 +13,7 @@ are shared with others, threads that wait for each other at every operation are 
 
 import argparse
 import itertools
+import json
 import multiprocessing
 import os
 import random
@@ -214,6 +215,10 @@ def export(model, mtp, folder, tokenizer, coder):
               folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)  # save_file lets nobody else read it
     (folder / "tokenizer.model").write_bytes(tokenizer.read_bytes())
+    # Without it, transformers' AutoTokenizer takes the class that goes with the model's type, which
+    # cuts text in another way.
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")
 
 
 def main():
