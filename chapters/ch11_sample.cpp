@@ -170,6 +170,9 @@ void show_times() {
 }
 
 void run(const Options& options) {
+  // In f32 machines differ in digits that are not shown; a product in bf16 rounds x, and what falls
+  // to one side here may fall to the other there.
+  if (options.model.dtype.empty()) options.model.dtype = "f32";
   Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model), {}};
   const std::string prompt = repair_utf8(options.prompt);
   at.prompt = encode_prompt(at.tokenizer, prompt);
