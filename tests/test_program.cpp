@@ -1,4 +1,6 @@
 #include <cstdlib>
+#include <iostream>
+#include <sstream>
 #include <stdexcept>
 #include <vector>
 
@@ -32,6 +34,19 @@ TEST_CASE("program: the exit status is 0, 1 for a failure, 2 for wrong usage") {
   CHECK(run({"--none"}, false, model) == 2);
   CHECK(run({"--model"}, false, model) == 2);
   CHECK(run({"--help"}, true, model) == 0);  // the work is not done
+}
+
+TEST_CASE("program: whatever a message holds, it is one line") {
+  std::ostringstream said;
+  std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
+  CLI::App app{"A program."};
+  std::string name = "program";
+  char* argv[] = {name.data(), nullptr};
+  const int status =
+      run_program(app, 1, argv, [] { throw std::runtime_error("cannot read a\nb: \x1b[31m"); });
+  std::cerr.rdbuf(before);
+  CHECK(status == 1);
+  CHECK(said.str() == "cannot read a\\nb: \\x1b[31m\n");
 }
 
 TEST_CASE("locate: the environment chooses the model, else there is one in the sources") {
