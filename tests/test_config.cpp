@@ -109,6 +109,13 @@ TEST_CASE("config: the checkpoints of every family") {
   for (const Config& config : {tiny, wrapper, qwen3, llama}) CHECK(config.remarks.empty());
 }
 
+TEST_CASE("config: a GGUF file has its own, whatever its name") {
+  const TempDir folder;
+  const std::string path = folder.path() + "/sha256-0123";
+  std::filesystem::copy_file("gguf/llama.gguf", path);
+  CHECK(read_config(path).hidden_size == read_config("checkpoints/llama").hidden_size);
+}
+
 TEST_CASE("config: RoPE parameters at odds are remarked, with the value that counts") {
   Json config = changed("rope_theta", 1e4);
   const Config read = read_written(config);

@@ -133,6 +133,19 @@ TEST_CASE("program: a text in brackets is no list, whichever CLI11 reads it") {
   CHECK(one == "[[aa]]");
 }
 
+TEST_CASE("program: whatever a message holds, it is one line") {
+  std::ostringstream said;
+  std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
+  CLI::App app{"A program."};
+  std::string name = "program";
+  char* argv[] = {name.data(), nullptr};
+  const int status =
+      run_program(app, 1, argv, [] { throw std::runtime_error("cannot read a\nb: \x1b[31m"); });
+  std::cerr.rdbuf(before);
+  CHECK(status == 1);
+  CHECK(said.str() == "cannot read a\\nb: \\x1b[31m\n");
+}
+
 TEST_CASE("locate: the environment chooses the model, else there is one in the sources") {
   setenv("QWEN_MODEL", "some/where", 1);
   CHECK(default_model() == "some/where");

@@ -218,7 +218,7 @@ TEST_CASE("tokenizer: a GGUF file names its pattern") {
 
 TEST_CASE("tokenizer: GGUF's control tokens are markers, its fillers and unused ids nothing") {
   const TempDir folder;
-  const Tokenizer tokenizer = load_tokenizer(folder.write("v.gguf", gguf_vocabulary("qwen2")));
+  const Tokenizer tokenizer = load_tokenizer(folder.write("sha256-0123", gguf_vocabulary("qwen2")));
   const int n = static_cast<int>(read_json("tokenizers/pair/vocab.json").size());
   const std::string filler = "[PAD" + std::to_string(n + 3) + "]";
   for (const std::string& text : {std::string("<unused>"), filler}) {
