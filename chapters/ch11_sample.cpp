@@ -172,8 +172,9 @@ void show_times() {
 void run(const Options& options) {
   // In f32 machines differ in digits that are not shown; a product in bf16 rounds x, and what falls
   // to one side here may fall to the other there.
-  if (options.model.dtype.empty()) options.model.dtype = "f32";
-  Setup at{open_model(options.model), fast_ops(), load_tokenizer(options.model.model), {}};
+  ModelOptions chosen = options.model;
+  if (chosen.dtype.empty()) chosen.dtype = "f32";
+  Setup at{open_model(chosen), fast_ops(), load_tokenizer(options.model.model), {}};
   const std::string prompt = repair_utf8(options.prompt);
   at.prompt = encode_prompt(at.tokenizer, prompt);
   check_tokens(at.model.config, at.prompt, 0);

@@ -102,7 +102,7 @@ TEST_CASE("program: of a list no element may be missing") {
 
 TEST_CASE("program: a message is one line, whatever it quotes") {
   check_refused({"--tokens", "1\n\x1b"},
-                "--tokens: found 1\\x0a\\x1b, expected a whole number from 1 to 64");
+                "--tokens: found 1\\n\\x1b, expected a whole number from 1 to 64");
 }
 
 TEST_CASE("program: the exit status is 0, 1 for a failure, 2 for wrong usage") {
