@@ -148,24 +148,25 @@ void show_ladder() {
   step("fast::linear with W in bf16, one thread", 1, [&] { return fast::linear(x, bf16); });
 }
 
-// How fast memory is read where a few rows of x meet W three (or two) rows at a time, and row after
-// row: what fast::linear has found out about this machine.
+// How fast W is read by a few rows of x that meet adjacent rows of it, or some that are far apart:
+// what fast::linear has found out about this machine.
 void show_reading() {
   set_thread_count(default_threads().count);
-  std::printf("\nGB/s of W, read: side by side / one row after the other\n");
+  std::printf(
+      "\nGB/s of W, whose rows are read: adjacent ones together / some that are far apart\n");
   std::printf("  rows of x                f32                f16               bf16\n");
   constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16};
   for (std::size_t i = 0; i < fast::ReadingSpeeds{}.samples.size(); ++i) {
     std::printf("~ %9d", fast::ReadingSpeeds{}.samples[i].rows);
     for (const DType dtype : kTypes) {
       const auto& sample = fast::reading_speeds(dtype).samples[i];
-      std::printf("      %5.1f / %5.1f", 1e-9 * sample.side_by_side, 1e-9 * sample.one_by_one);
+      std::printf("      %5.1f / %5.1f", 1e-9 * sample.adjacent, 1e-9 * sample.apart);
     }
     std::printf("\n");
   }
-  std::printf("~ so W is read row after row for up to");
+  std::printf("~ so they are read far apart for up to");
   for (const DType dtype : kTypes) {
-    std::printf(" %d (%s)", fast::reading_speeds(dtype).rows_one_by_one, format(dtype).name);
+    std::printf(" %d (%s)", fast::reading_speeds(dtype).rows_apart, format(dtype).name);
   }
   std::printf(" rows of x\n");
 }

@@ -26,21 +26,22 @@ Tensor2 linear(const Tensor2& x, const Weight& w);
 // and the rows of all matrices are one piece of work for the threads.
 std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> ws);
 
-// Few rows of x wait for memory, and in which order memory likes to be read differs between
-// machines: two or three rows of W side by side, or one after the other. The bits of a product are
-// the same; this one is told which order to take.
-enum class Reading { side_by_side, one_by_one };
+// Few rows of x wait for memory. They meet two or three rows of W at a time, and which rows those
+// are is free: adjacent ones, or some far apart, each the beginning of a long stretch of W that is
+// read straight on. Machines differ in which they like better. The bits of a product are the same;
+// this one is told which order to take.
+enum class Reading { adjacent, apart };
 Tensor2 linear_in_order(const Tensor2& x, const Weight& w, Reading reading);
 
 // The others take the faster one. It is measured, for each type when a matrix of half a megabyte
 // first meets few rows, or when first asked for, in some 20 ms.
 struct ReadingSpeeds {
   struct Sample {
-    int rows;                                 // of x
-    double side_by_side = 0, one_by_one = 0;  // bytes of W in a second
+    int rows;                        // of x
+    double adjacent = 0, apart = 0;  // bytes of W in a second
   };
   std::array<Sample, 3> samples{Sample{1}, Sample{4}, Sample{8}};
-  int rows_one_by_one = 0;  // up to so many rows of x take one row of W after the other
+  int rows_apart = 0;  // up to so many rows of x read rows of W that are apart
 };
 const ReadingSpeeds& reading_speeds(DType dtype);  // F32, F16 or BF16
 

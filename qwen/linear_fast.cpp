@@ -44,24 +44,18 @@ struct Tall {
 };
 constexpr int kFewRows = 3 * Tall::kRows;  // of x; more are faster in wide tiles
 
-// W straight on, row after row, as some memories like it best.
-struct Line {
-  static constexpr bool kFew = true;
-  static constexpr int kRows = 8, kCols = 1;
-  static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 96;
-};
-
 // ---- the product of one matrix ----
 
-// sums[(strip * rows + t) * C + c] = x[first + t] · w[n + strip * C + c], lane by lane.
+// sums[(i * rows + t) * C + c] = x[first + t] · w[row c of strip i], lane by lane.
 template <class Format, class Shape, int C>
-void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, int strips, Vec* sums) {
+void multiply(const Inputs& x, int first, int rows, const Weight& w, const Strips& strips,
+              Vec* sums) {
   if constexpr (Shape::kFew) {
-    simd::with_rows<Shape::kRows>(
-        rows, [&](auto r) { walk<Format, r, C>(x, first, w, n, strips, sums); });
+    simd::with_rows<Shape::kRows>(rows,
+                                  [&](auto r) { walk<Format, r, C>(x, first, w, strips, sums); });
   } else {
-    for (int i = 0; i < strips; ++i) {
-      meet<Format, Shape::kRows, C>(x, first, rows, w, n + i * C, sums + i * rows * C);
+    for (int i = 0; i < strips.count; ++i) {
+      meet<Format, Shape::kRows, C>(x, first, rows, w, strips.first + i * C, sums + i * rows * C);
     }
   }
 }
@@ -70,7 +64,7 @@ void multiply(const Inputs& x, int first, int rows, const Weight& w, int n, int 
 // rows lie so far apart that the few columns of a strip would touch a page of memory in each.
 template <class Format, class Shape>
 void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, int end,
-             Tensor2& y) {
+             Reading reading, Tensor2& y) {
   constexpr int C = Shape::kCols;
   // Sums that are worth adding up together: of a single row of x those of 16 strips and more.
   constexpr int kWorthAdding = 48;
@@ -79,25 +73,29 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
   Tensor1 totals = uninit(rows * (stop - n) + kLanes);
   float* to_totals = totals.data();
   Vec sums[std::max(kWorthAdding, Shape::kMostAtOnce * C) + kLanes];
-  const auto add_strips = [&]<int Cols>(std::integral_constant<int, Cols>, int from, int strips) {
+  const auto add_strips = [&]<int Cols>(std::integral_constant<int, Cols>, const Strips& all) {
     const int together = std::max(1, kWorthAdding / (rows * Cols));
-    for (int i = 0; i < strips; i += together) {
-      const int some = std::min(together, strips - i);
-      multiply<Format, Shape, Cols>(x, first, rows, w, from + i * Cols, some, sums);
+    for (int i = 0; i < all.count; i += together) {
+      const int some = std::min(together, all.count - i);
+      multiply<Format, Shape, Cols>(x, first, rows, w,
+                                    {all.first + i * all.step, some, all.step, all.apart}, sums);
       add_up(sums, some * rows * Cols, to_totals);
       to_totals += some * rows * Cols;
     }
   };
-  add_strips(std::integral_constant<int, C>{}, n, whole);
-  add_strips(std::integral_constant<int, 1>{}, stop - rest, rest);
-  const float* from_whole = totals.data();
-  const float* from_rest = totals.data() + rows * whole * C;
-  for (int t = 0; t < rows; ++t) {
-    float* to = row(y, first + t) + n;
-    for (int i = 0; i < whole; ++i, to += C) {
-      std::memcpy(to, from_whole + (i * rows + t) * C, C * sizeof(float));
+  const Strips strips =
+      reading == Reading::apart ? Strips{n, whole, 1, whole} : Strips{n, whole, C, 1};
+  add_strips(std::integral_constant<int, C>{}, strips);
+  add_strips(std::integral_constant<int, 1>{}, {stop - rest, rest, 1, 0});
+  const float* from = totals.data();
+  for (int i = 0; i < whole; ++i) {
+    for (int t = 0; t < rows; ++t, from += C) {
+      float* to = row(y, first + t) + n + i * strips.step;
+      for (int c = 0; c < C; ++c) to[c * strips.apart] = from[c];
     }
-    for (int i = 0; i < rest; ++i) *to++ = from_rest[i * rows + t];
+  }
+  for (int i = stop - rest; i < stop; ++i) {
+    for (int t = 0; t < rows; ++t) row(y, first + t)[i] = *from++;
   }
 }
 
@@ -136,7 +134,8 @@ int rows_at_once(int T, int K) {
 }
 
 template <class Format, class Shape>
-std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight* const> ws) {
+std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight* const> ws,
+                                       Reading reading) {
   constexpr int C = Shape::kCols;
   const int T = dim(x, 0), K = dim(x, 1);
   const Inputs inputs = prepare<Format>(x);
@@ -155,7 +154,8 @@ std::vector<Tensor2> products_in_tiles(const Tensor2& x, std::span<const Weight*
       const int from = std::max(begin - first, 0), to = std::min(end - first, strips_of(*ws[i]));
       if (from >= to) continue;
       for (int t = 0; t < T; t += at_once) {
-        columns<Format, Shape>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, ys[i]);
+        columns<Format, Shape>(inputs, t, std::min(at_once, T - t), *ws[i], from, to, reading,
+                               ys[i]);
       }
     }
   });
@@ -207,13 +207,13 @@ ReadingSpeeds measure_reading(DType dtype) {
   for (ReadingSpeeds::Sample& sample : speeds.samples) {
     const Tensor2 x = zeros(sample.rows, K);
     for (int run = 0; run < kRuns; ++run) {
-      measure(x, Reading::side_by_side, sample.side_by_side);
-      measure(x, Reading::one_by_one, sample.one_by_one);
+      measure(x, Reading::adjacent, sample.adjacent);
+      measure(x, Reading::apart, sample.apart);
     }
   }
   for (const ReadingSpeeds::Sample& sample : speeds.samples) {
-    if (sample.one_by_one <= sample.side_by_side) break;
-    speeds.rows_one_by_one = sample.rows;
+    if (sample.apart <= sample.adjacent) break;
+    speeds.rows_apart = sample.rows;
   }
   return speeds;
 }
@@ -221,11 +221,12 @@ ReadingSpeeds measure_reading(DType dtype) {
 // Matrices that are smaller stay in a cache, where the order does not matter.
 constexpr std::size_t kFromMemory = 512 * 1024;
 
-bool reads_one_by_one(int T, std::span<const Weight* const> ws) {
+Reading reading_of(int T, std::span<const Weight* const> ws) {
   std::size_t size = 0;
   for (const Weight* w : ws) size += bytes(*w);
-  return T <= Line::kRows && size >= kFromMemory &&
-         T <= reading_speeds(ws[0]->dtype).rows_one_by_one;
+  const bool is_apart =
+      T <= kFewRows && size >= kFromMemory && T <= reading_speeds(ws[0]->dtype).rows_apart;
+  return is_apart ? Reading::apart : Reading::adjacent;
 }
 
 }  // namespace
@@ -241,9 +242,8 @@ std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> w
   }
   return with_format(ws[0]->dtype, ws[0]->name, [&]<class Format>(Format) {
     const int T = dim(x, 0);
-    if (T > kFewRows) return products_in_tiles<Format, Wide>(x, ws);
-    if (reads_one_by_one(T, ws)) return products_in_tiles<Format, Line>(x, ws);
-    return products_in_tiles<Format, Tall>(x, ws);
+    if (T > kFewRows) return products_in_tiles<Format, Wide>(x, ws, Reading::adjacent);
+    return products_in_tiles<Format, Tall>(x, ws, reading_of(T, ws));
   });
 }
 
@@ -256,9 +256,7 @@ Tensor2 linear_in_order(const Tensor2& x, const Weight& w, Reading reading) {
   check_linear(x, w);
   const Weight* const only = &w;
   return with_format(w.dtype, w.name, [&]<class Format>(Format) {
-    auto ys = reading == Reading::one_by_one ? products_in_tiles<Format, Line>(x, {&only, 1})
-                                             : products_in_tiles<Format, Tall>(x, {&only, 1});
-    return std::move(ys[0]);
+    return std::move(products_in_tiles<Format, Tall>(x, {&only, 1}, reading)[0]);
   });
 }
 

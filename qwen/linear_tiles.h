@@ -10,7 +10,7 @@
 // from k = 0 to K, and is added up by one tree at the end. Neither the tile it falls into, nor the
 // number of rows, nor the number of threads changes a bit of it.
 //
-// C adjacent rows of W are a strip. Few rows of x wait for memory: they walk along strip after
+// The C rows of W of a tile are a strip. Few rows of x wait for memory: they walk along strip after
 // strip. Many rows wait for the multiply-adds: they meet a strip in tiles, from a copy in L1.
 #pragma once
 
@@ -119,26 +119,36 @@ template <class Format, int R, int C>
   }
 }
 
-// R rows of x, from `first` on, meet `strips` strips of W, from row n on:
-// sums[(strip * R + r) * C + c] = x[first + r] · w[n + strip * C + c], lane by lane.
+// Where the rows of W of strip after strip lie: row c of strip i is first + i * step + c * apart.
+struct Strips {
+  int first, count, step, apart;
+};
+
+// R rows of x, from `first` on, meet strips of C rows of W:
+// sums[(i * R + r) * C + c] = x[first + r] · w[row c of strip i], lane by lane.
 //
 // The sums stay in registers from k = 0 to K. W is read where it lies, once. The hardware reads
-// ahead by itself, but starts anew on every row, which is over before it has noticed; so each cache
-// line asks for the one a block further on in its row, or in the row that follows in its place.
+// ahead by itself, but starts anew where a row does not follow the one before: in adjacent strips
+// each row is over before it has noticed. There each cache line asks for the one a block further on
+// in its row, or in the row that takes its place in the next strip. Where the rows of a strip are
+// apart, each place is read straight on, and asks a little ahead.
 template <class Format, int R, int C>
-[[gnu::noinline]] void walk(const Inputs& inputs, int first, const Weight& w, int n, int strips,
+[[gnu::noinline]] void walk(const Inputs& inputs, int first, const Weight& w, const Strips& strips,
                             Vec* sums) {
   constexpr int kSteps = std::max<int>(1, 64 / kStepBytes);  // in a cache line
   constexpr int kStepFloats = Format::kParts * kLanes;       // of x
-  for (int strip = 0; strip < strips; ++strip, n += C, sums += R * C) {
+  constexpr std::size_t kAhead = 1024;
+  for (int i = 0, n = strips.first; i < strips.count; ++i, n += strips.step, sums += R * C) {
     const std::byte* rows[C];
-    for (int c = 0; c < C; ++c) rows[c] = row(w, n + c);
+    for (int c = 0; c < C; ++c) rows[c] = row(w, n + c * strips.apart);
     Vec sum[R][C]{};
     std::size_t to_next_strip = C * row_bytes(w);
     for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
       const int count = std::min(kBlock<Format>, w.cols - k), left = count % Format::kStep;
       const std::size_t end = static_cast<std::size_t>(count / Format::kStep) * kStepBytes;
-      const std::size_t next = k + count < w.cols ? kBlockBytes<Format> : to_next_strip;
+      const std::size_t next = strips.step == 1     ? kAhead
+                               : k + count < w.cols ? kBlockBytes<Format>
+                                                    : to_next_strip;
       const float* x = inputs.row(block, first);
       std::size_t at = 0;
       for (; at + kSteps * kStepBytes <= end; at += kSteps * kStepBytes) {

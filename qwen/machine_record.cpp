@@ -122,13 +122,13 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-// As it was measured: "W row after row for up to 8 (f32), 4 (f16), 8 (bf16) rows of x".
+// As it was measured: "rows of W far apart for up to 8 (f32), 4 (f16), 8 (bf16) rows of x".
 std::string reading_order() {
-  std::string text = "W row after row for up to";
+  std::string text = "rows of W far apart for up to";
   for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
     text += (dtype == DType::F32 ? " " : ", ") +
-            std::to_string(fast::reading_speeds(dtype).rows_one_by_one) + " (" +
-            format(dtype).name + ")";
+            std::to_string(fast::reading_speeds(dtype).rows_apart) + " (" + format(dtype).name +
+            ")";
   }
   return text + " rows of x";
 }

@@ -27,8 +27,8 @@ Linear in_order(fast::Reading reading) {
 }
 const Version kVersions[] = {{"plain", plain::linear},
                              {"fast", fast::linear},
-                             {"side by side", in_order(fast::Reading::side_by_side)},
-                             {"one by one", in_order(fast::Reading::one_by_one)}};
+                             {"adjacent", in_order(fast::Reading::adjacent)},
+                             {"apart", in_order(fast::Reading::apart)}};
 
 constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16};
 // Shorter than a vector, just below and above one or several, and longer than a block of K.
@@ -297,8 +297,7 @@ TEST_CASE("linear: in either order of reading W the bits are those of the produc
       const Weight w = random_weight(29, K, dtype);
       for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 33}) {
         const Tensor2 x = random_rows(T, K, 3), expected = fast::linear(x, w);
-        for (const fast::Reading reading :
-             {fast::Reading::side_by_side, fast::Reading::one_by_one}) {
+        for (const fast::Reading reading : {fast::Reading::adjacent, fast::Reading::apart}) {
           check_same_bits(format(dtype).name, fast::linear_in_order(x, w, reading), expected);
         }
       }
@@ -313,11 +312,11 @@ TEST_CASE("linear: the order of reading is measured, and what is faster for one 
     for (const auto& sample : speeds.samples) {
       CHECK(sample.rows > rows);
       rows = sample.rows;
-      CHECK(sample.side_by_side > 0);
-      CHECK(sample.one_by_one > 0);
+      CHECK(sample.adjacent > 0);
+      CHECK(sample.apart > 0);
     }
     const auto& one = speeds.samples[0];
-    CHECK((speeds.rows_one_by_one > 0) == (one.one_by_one > one.side_by_side));
+    CHECK((speeds.rows_apart > 0) == (one.apart > one.adjacent));
     CHECK(&fast::reading_speeds(dtype) == &speeds);  // once
   }
 }
