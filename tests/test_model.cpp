@@ -196,7 +196,7 @@ TEST_CASE("load_model: what text does not need is passed over, by name") {
   };
   run(with("model.visual.anything"));
   run(with("mtp.anything"));
-  check_throws_with([&] { run(with("model.visuals")); }, "tensor model.visuals has no place");
+  check_throws_with([&] { run(with("model.visuals")); }, "tensor \"model.visuals\" has no place");
 }
 
 // ---- checkpoints that are not what their config says ----
@@ -256,7 +256,7 @@ TEST_CASE("load_model: a tensor that is left over is named") {
               {"model.layers.0.mlp.gate_proj.bias", "F32", {1}, std::string(4, '\0')});
         }));
       },
-      "tensor model.layers.0.mlp.gate_proj.bias has no place in a model of type "
+      "tensor \"model.layers.0.mlp.gate_proj.bias\" has no place in a model of type "
       "qwen3_5_text; is the config the one that belongs to this file?");
   // A layer more than the config counts.
   check_throws_with(
@@ -266,7 +266,7 @@ TEST_CASE("load_model: a tensor that is left over is named") {
               {"model.layers.3.input_layernorm.weight", "F32", {1}, std::string(4, '\0')});
         }));
       },
-      "tensor model.layers.3.input_layernorm.weight has no place");
+      "tensor \"model.layers.3.input_layernorm.weight\" has no place");
 }
 
 TEST_CASE("load_model: a type of model that we do not run is named") {

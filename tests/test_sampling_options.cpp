@@ -176,8 +176,8 @@ TEST_CASE("sampling config: beside a file, for GGUF, and where there is none") {
   const TempDir folder;
   CHECK(read_sampling(folder.path()).temperature == 0);
   folder.write("generation_config.json", R"({"do_sample": true})");
-  CHECK(read_sampling(folder.path() + "/model.safetensors").temperature == 1);
-  CHECK(read_sampling(folder.path() + "/model.gguf").temperature == 0);
+  CHECK(read_sampling(folder.write("model.safetensors", "")).temperature == 1);
+  CHECK(read_sampling(folder.write("model.gguf", "GGUF")).temperature == 0);
 }
 
 TEST_CASE("sampling config: errors name the file and the key") {
