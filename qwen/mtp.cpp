@@ -6,6 +6,7 @@
 
 #include "qwen/embedding.h"
 #include "qwen/load.h"
+#include "qwen/printable.h"
 #include "qwen/shape.h"
 
 namespace qwen {
@@ -44,7 +45,7 @@ void expect_nothing_left(const Checkpoint& checkpoint, const Mtp& mtp) {
   const std::set<std::string> used = names_of(mtp);
   for (const auto& [name, tensor] : checkpoint.tensors) {
     if (!name.starts_with(kPrefix) || used.contains(name)) continue;
-    throw std::runtime_error(tensor.file + ": tensor " + name +
+    throw std::runtime_error(tensor.file + ": tensor " + in_quotes(name) +
                              " has no place in an MTP of one layer that shares the model's "
                              "embedding and head");
   }

@@ -171,7 +171,7 @@ TEST_CASE("mtp: other shapes, tensors without a place, and infinite norms are re
       [](CheckpointParts& parts) {
         parts.tensors.push_back({"mtp.layers.1.mlp.up_proj.weight", "F32", {1}, "1234"});
       },
-      "tensor mtp.layers.1.mlp.up_proj.weight has no place in an MTP of one layer");
+      "tensor \"mtp.layers.1.mlp.up_proj.weight\" has no place in an MTP of one layer");
   check_refused([](CheckpointParts& parts) { parts.set("mtp.norm.weight", 3, INFINITY); },
                 "tensor mtp.norm.weight holds inf");
 }
