@@ -175,7 +175,8 @@ TEST_CASE("tokenizer: a SentencePiece model's ids are those of the sentencepiece
 TEST_CASE("tokenizer: the ids of the model in the box are those of transformers' AutoTokenizer") {
   const Tokenizer tokenizer = load_tokenizer("../../models/tiny");
   check_cases(tokenizer, "tiny");
-  for (const Json& entry : read_json("tokenizer_cases.json")["cases"]) {
+  const Json cases = read_json("tokenizer_cases.json")["cases"];
+  for (const Json& entry : cases) {
     INFO(entry.dump());
     CHECK(encode(tokenizer, text_of(entry)) == entry["tiny"].get<std::vector<int>>());
   }
