@@ -7,6 +7,7 @@
 
 #include "qwen/locate.h"
 #include "qwen/program.h"
+#include "tests/program_run.h"
 #include "tests/support.h"
 
 using namespace qwen;
@@ -35,21 +36,16 @@ struct Numbers {
   int status = -1;
   std::string said;  // on stderr
 
-  explicit Numbers(std::vector<std::string> arguments) {
+  explicit Numbers(const std::vector<std::string>& arguments) {
     CLI::App app{"A program."};
     add_integer(app, "--tokens", tokens, 1, 64, "");
     add_integer(app, "--seed", seed, 0, UINT64_MAX, "");
     add_number(app, "--theta", theta, 1e-6, 2, "");
     add_integers(app, "--ids", ids, 0, 99, "");
     add_words(app, "--types", types, {"f32", "bf16"}, "");
-    arguments.insert(arguments.begin(), "program");
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    std::ostringstream stream;
-    std::streambuf* const before = std::cerr.rdbuf(stream.rdbuf());
-    status = run_program(app, static_cast<int>(argv.size()), argv.data(), [] {});
-    std::cerr.rdbuf(before);
-    said = stream.str();
+    const ProgramRun run = run_with(app, arguments);
+    status = run.status;
+    said = run.said;
   }
 };
 

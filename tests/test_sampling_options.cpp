@@ -3,6 +3,7 @@
 
 #include "qwen/sampling_config.h"
 #include "qwen/sampling_options.h"
+#include "tests/program_run.h"
 #include "tests/support.h"
 
 using namespace qwen;
@@ -15,17 +16,12 @@ struct Run {
   int status = -1;
   std::string said;  // on stderr
 
-  explicit Run(std::vector<std::string> arguments) {
+  explicit Run(const std::vector<std::string>& arguments) {
     CLI::App app{"A program."};
     add_sampling_options(app, options);
-    arguments.insert(arguments.begin(), "program");
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    std::ostringstream stream;
-    std::streambuf* const before = std::cerr.rdbuf(stream.rdbuf());
-    status = run_program(app, static_cast<int>(argv.size()), argv.data(), [] {});
-    std::cerr.rdbuf(before);
-    said = stream.str();
+    const ProgramRun run = run_with(app, arguments);
+    status = run.status;
+    said = run.said;
   }
 };
 
