@@ -138,11 +138,12 @@ template <class Format, int R, int C>
   constexpr int kSteps = std::max<int>(1, 64 / kStepBytes);  // in a cache line
   constexpr int kStepFloats = Format::kParts * kLanes;       // of x
   constexpr std::size_t kAhead = 1024;
+  const std::size_t length = row_bytes(w);
   for (int i = 0, n = strips.first; i < strips.count; ++i, n += strips.step, sums += R * C) {
     const std::byte* rows[C];
-    for (int c = 0; c < C; ++c) rows[c] = row(w, n + c * strips.apart);
+    for (int c = 0; c < C; ++c) rows[c] = row(w, n + c * strips.apart, length);
     Vec sum[R][C]{};
-    std::size_t to_next_strip = C * row_bytes(w);
+    std::size_t to_next_strip = C * length;
     for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
       const int count = std::min(kBlock<Format>, w.cols - k), left = count % Format::kStep;
       const std::size_t end = static_cast<std::size_t>(count / Format::kStep) * kStepBytes;

@@ -32,8 +32,12 @@ struct Weight {
 inline std::size_t row_bytes(const Weight& w) {
   return stored_bytes(w.dtype, static_cast<std::size_t>(w.cols));
 }
+// `length` is row_bytes(w), for whoever asks for many rows.
+inline const std::byte* row(const Weight& w, int n, std::size_t length) {
+  return w.data + length * static_cast<std::size_t>(w.order ? (*w.order)[n] : n);
+}
 inline const std::byte* row(const Weight& w, int n) {
-  return w.data + row_bytes(w) * static_cast<std::size_t>(w.order ? (*w.order)[n] : n);
+  return row(w, n, row_bytes(w));
 }
 inline std::size_t bytes(const Weight& w) {
   return row_bytes(w) * w.rows;
