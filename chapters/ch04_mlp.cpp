@@ -152,23 +152,17 @@ void show_ladder() {
 // what fast::linear has found out about this machine.
 void show_reading() {
   set_thread_count(default_threads().count);
-  std::printf(
-      "\nGB/s of W, whose rows are read: adjacent ones together / some that are far apart\n");
-  std::printf("  rows of x                f32                f16               bf16\n");
-  constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16};
+  std::printf("\nGB/s of W, by which rows of it are read together\n  rows of x  type");
+  for (const char* name : fast::kReadingNames) std::printf("%14s", name);
+  std::printf("\n");
   for (std::size_t i = 0; i < fast::ReadingSpeeds{}.samples.size(); ++i) {
-    std::printf("~ %9d", fast::ReadingSpeeds{}.samples[i].rows);
-    for (const DType dtype : kTypes) {
+    for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
       const auto& sample = fast::reading_speeds(dtype).samples[i];
-      std::printf("      %5.1f / %5.1f", 1e-9 * sample.adjacent, 1e-9 * sample.apart);
+      std::printf("~ %9d  %-4s", sample.rows, format(dtype).name);
+      for (const double speed : sample.speed) std::printf("%14.1f", 1e-9 * speed);
+      std::printf("\n");
     }
-    std::printf("\n");
   }
-  std::printf("~ so they are read far apart for up to");
-  for (const DType dtype : kTypes) {
-    std::printf(" %d (%s)", fast::reading_speeds(dtype).rows_apart, format(dtype).name);
-  }
-  std::printf(" rows of x\n");
 }
 
 // A matrix larger than most caches: with one row of x, all the work is waiting for it.

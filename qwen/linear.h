@@ -1,6 +1,7 @@
 // y = x W^T for every storage format.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
@@ -26,22 +27,25 @@ Tensor2 linear(const Tensor2& x, const Weight& w);
 // and the rows of all matrices are one piece of work for the threads.
 std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> ws);
 
-// Few rows of x wait for memory. They meet two or three rows of W at a time, and which rows those
+// Few rows of x wait for memory. They meet two to four rows of W at a time, and which rows those
 // are is free: adjacent ones, or some far apart, each the beginning of a long stretch of W that is
-// read straight on. Machines differ in which they like better. The bits of a product are the same;
-// this one is told which order to take.
-enum class Reading { adjacent, apart };
+// read straight on; and so is how far ahead it asks for them. Machines differ in what they like.
+// The bits of a product are the same; linear_in_order is told which order to take.
+enum class Reading { adjacent, apart, apart_ahead };
+inline constexpr std::array kReadings{Reading::adjacent, Reading::apart, Reading::apart_ahead};
+inline constexpr const char* kReadingNames[] = {"adjacent", "apart", "apart, ahead"};
 Tensor2 linear_in_order(const Tensor2& x, const Weight& w, Reading reading);
 
-// The others take the faster one. It is measured, for each type when a matrix of half a megabyte
-// first meets few rows, or when first asked for, in some 20 ms.
+// The others take the fastest one. It is measured, for each type when a matrix of half a megabyte
+// first meets few rows, or when first asked for, in some 30 ms.
 struct ReadingSpeeds {
   struct Sample {
-    int rows;                        // of x
-    double adjacent = 0, apart = 0;  // bytes of W in a second
+    int rows;                                    // of x
+    std::array<double, kReadings.size()> speed;  // bytes of W in a second
+    Reading fastest() const { return kReadings[std::ranges::max_element(speed) - speed.begin()]; }
   };
-  std::array<Sample, 3> samples{Sample{1}, Sample{4}, Sample{8}};
-  int rows_apart = 0;  // up to so many rows of x read rows of W that are apart
+  std::array<Sample, 3> samples{Sample{1, {}}, Sample{4, {}}, Sample{8, {}}};
+  Reading fastest(int rows) const;  // of the first sample with as many, or of the last
 };
 const ReadingSpeeds& reading_speeds(DType dtype);  // F32, F16 or BF16
 

@@ -17,8 +17,8 @@ namespace fast {
 namespace {
 
 // ---- the tile's shape ----
-// kRows of x and kCols of W are met at a time. Of few rows of x, kRows walk along kStripsAtOnce
-// strips before the next kRows do. Of many, from kLeastAtOnce to kMostAtOnce meet each strip.
+// kRows of x and kCols of W are met at a time. Few and some rows of x walk, kRows of them along
+// kStripsAtOnce strips before the next do. Of many, from kLeastAtOnce to kMostAtOnce meet a strip.
 
 // Many rows. 24 sums, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON;
 // with 16 registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in
@@ -27,22 +27,29 @@ namespace {
 // As many rows of x meet a strip before the next as fill half of L2 (rows_at_once), 8 tiles or
 // more, since only the first waits for W, and 52 at most, since their sums are in L2 as well
 // (80 KB). 8 strips read x from L2 together.
-struct Wide {
-  static constexpr bool kFew = false;
+struct Many {
+  static constexpr bool kWalk = false;
   static constexpr int kRows = simd::kRegisters == 32 ? 4 : 2;  // of x
   static constexpr int kCols = simd::kRegisters == 32 ? 6 : 4;  // of y: rows of W
   static constexpr int kLeastAtOnce = 8 * kRows, kMostAtOnce = 52 * kRows, kStripsAtOnce = 8;
 };
 
-// Few rows wait for memory, and a memory that is read at fewer places is faster: half as many rows
-// of W, and twice as many of x. The next 8 rows follow after 32 strips, whose W, 0.2 to 0.7 MB in
-// bf16, is in L2 by then: enough of them to be worth bringing 8 rows of x into L1.
-struct Tall {
-  static constexpr bool kFew = true;
-  static constexpr int kRows = 2 * Wide::kRows, kCols = Wide::kCols / 2;
+// Some rows wait for memory as well: half as many rows of W, which is read once for twice as many
+// of x. The next 8 rows follow after 32 strips, whose W, 0.2 to 0.7 MB in bf16, is in L2 by then:
+// enough of them to be worth bringing 8 rows of x into L1.
+struct Some {
+  static constexpr bool kWalk = true;
+  static constexpr int kRows = 2 * Many::kRows, kCols = Many::kCols / 2;
   static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 32;
 };
-constexpr int kFewRows = 3 * Tall::kRows;  // of x; more are faster in wide tiles
+constexpr int kSomeRows = 3 * Some::kRows;  // of x; more are faster in the tiles of Many
+
+// Few rows wait for nothing else: four rows of W keep as many reads under way as memory answers.
+struct Few {
+  static constexpr bool kWalk = true;
+  static constexpr int kRows = simd::kRegisters == 32 ? 4 : 2, kCols = 4;
+  static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 32;
+};
 
 // ---- the product of one matrix ----
 
@@ -50,7 +57,7 @@ constexpr int kFewRows = 3 * Tall::kRows;  // of x; more are faster in wide tile
 template <class Format, class Shape, int C>
 void multiply(const Inputs& x, int first, int rows, const Weight& w, const Strips& strips,
               Vec* sums) {
-  if constexpr (Shape::kFew) {
+  if constexpr (Shape::kWalk) {
     simd::with_rows<Shape::kRows>(rows,
                                   [&](auto r) { walk<Format, r, C>(x, first, w, strips, sums); });
   } else {
@@ -58,6 +65,15 @@ void multiply(const Inputs& x, int first, int rows, const Weight& w, const Strip
       meet<Format, Shape::kRows, C>(x, first, rows, w, strips.first + i * C, sums + i * rows * C);
     }
   }
+}
+
+// `count` strips of C rows of W from row `first` on. Near is where the hardware reads ahead by
+// itself and only needs a hint; far is as much as it takes for memory to answer.
+constexpr int kAhead = 256, kFarAhead = 1024;  // bytes
+
+Strips strips_in(Reading reading, int first, int count, int C) {
+  if (reading == Reading::adjacent) return {first, count, C, 1, 0};
+  return {first, count, 1, count, reading == Reading::apart ? kAhead : kFarAhead};
 }
 
 // What strips begin … end - 1 give to `rows` rows of x: strip by strip, and only then into y, whose
@@ -77,16 +93,16 @@ void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, i
     const int together = std::max(1, kWorthAdding / (rows * Cols));
     for (int i = 0; i < all.count; i += together) {
       const int some = std::min(together, all.count - i);
-      multiply<Format, Shape, Cols>(x, first, rows, w,
-                                    {all.first + i * all.step, some, all.step, all.apart}, sums);
+      multiply<Format, Shape, Cols>(
+          x, first, rows, w, {all.first + i * all.step, some, all.step, all.apart, all.ahead},
+          sums);
       add_up(sums, some * rows * Cols, to_totals);
       to_totals += some * rows * Cols;
     }
   };
-  const Strips strips =
-      reading == Reading::apart ? Strips{n, whole, 1, whole} : Strips{n, whole, C, 1};
+  const Strips strips = strips_in(reading, n, whole, C);
   add_strips(std::integral_constant<int, C>{}, strips);
-  add_strips(std::integral_constant<int, 1>{}, {stop - rest, rest, 1, 0});
+  add_strips(std::integral_constant<int, 1>{}, {stop - rest, rest, 1, 0, kAhead});
   const float* from = totals.data();
   for (int i = 0; i < whole; ++i) {
     for (int t = 0; t < rows; ++t, from += C) {
@@ -181,12 +197,12 @@ decltype(auto) with_format(DType dtype, const std::string& name, F f) {
 
 // ---- in which order few rows read W ----
 
-// Each run reads other memory, 72 MB together, which was written past the caches.
+// Each run reads other memory, 108 MB together, which was written past the caches.
 ReadingSpeeds measure_reading(DType dtype) {
   constexpr int K = 1024, kRuns = 3;
   constexpr std::size_t kBytes = 4 << 20;
   ReadingSpeeds speeds;
-  const std::size_t size = 2 * kRuns * speeds.samples.size() * kBytes;
+  const std::size_t size = kReadings.size() * kRuns * speeds.samples.size() * kBytes;
   const auto memory = lasting_block(size);
   parallel_for(static_cast<int>(size / kBytes), 1, [&](int begin, int end) {
     auto* floats = reinterpret_cast<float*>(memory.get());
@@ -207,13 +223,8 @@ ReadingSpeeds measure_reading(DType dtype) {
   for (ReadingSpeeds::Sample& sample : speeds.samples) {
     const Tensor2 x = zeros(sample.rows, K);
     for (int run = 0; run < kRuns; ++run) {
-      measure(x, Reading::adjacent, sample.adjacent);
-      measure(x, Reading::apart, sample.apart);
+      for (std::size_t i = 0; i < kReadings.size(); ++i) measure(x, kReadings[i], sample.speed[i]);
     }
-  }
-  for (const ReadingSpeeds::Sample& sample : speeds.samples) {
-    if (sample.apart <= sample.adjacent) break;
-    speeds.rows_apart = sample.rows;
   }
   return speeds;
 }
@@ -224,9 +235,15 @@ constexpr std::size_t kFromMemory = 512 * 1024;
 Reading reading_of(int T, std::span<const Weight* const> ws) {
   std::size_t size = 0;
   for (const Weight* w : ws) size += bytes(*w);
-  const bool is_apart =
-      T <= kFewRows && size >= kFromMemory && T <= reading_speeds(ws[0]->dtype).rows_apart;
-  return is_apart ? Reading::apart : Reading::adjacent;
+  return size < kFromMemory ? Reading::adjacent : reading_speeds(ws[0]->dtype).fastest(T);
+}
+
+// x [T, K], T up to kSomeRows
+template <class Format>
+std::vector<Tensor2> walk_along(const Tensor2& x, std::span<const Weight* const> ws,
+                                Reading reading) {
+  return dim(x, 0) <= Few::kRows ? products_in_tiles<Format, Few>(x, ws, reading)
+                                 : products_in_tiles<Format, Some>(x, ws, reading);
 }
 
 }  // namespace
@@ -242,8 +259,8 @@ std::vector<Tensor2> products(const Tensor2& x, std::span<const Weight* const> w
   }
   return with_format(ws[0]->dtype, ws[0]->name, [&]<class Format>(Format) {
     const int T = dim(x, 0);
-    if (T > kFewRows) return products_in_tiles<Format, Wide>(x, ws, Reading::adjacent);
-    return products_in_tiles<Format, Tall>(x, ws, reading_of(T, ws));
+    if (T > kSomeRows) return products_in_tiles<Format, Many>(x, ws, Reading::adjacent);
+    return walk_along<Format>(x, ws, reading_of(T, ws));
   });
 }
 
@@ -256,8 +273,14 @@ Tensor2 linear_in_order(const Tensor2& x, const Weight& w, Reading reading) {
   check_linear(x, w);
   const Weight* const only = &w;
   return with_format(w.dtype, w.name, [&]<class Format>(Format) {
-    return std::move(products_in_tiles<Format, Tall>(x, {&only, 1}, reading)[0]);
+    return std::move(walk_along<Format>(x, {&only, 1}, reading)[0]);
   });
+}
+
+Reading ReadingSpeeds::fastest(int rows) const {
+  const auto enough = [=](const Sample& sample) { return sample.rows >= rows; };
+  const auto found = std::ranges::find_if(samples, enough);
+  return (found == samples.end() ? samples.back() : *found).fastest();
 }
 
 const ReadingSpeeds& reading_speeds(DType dtype) {

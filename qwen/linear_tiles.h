@@ -120,8 +120,9 @@ template <class Format, int R, int C>
 }
 
 // Where the rows of W of strip after strip lie: row c of strip i is first + i * step + c * apart.
+// Rows that are read straight on ask for what is `ahead` bytes further on.
 struct Strips {
-  int first, count, step, apart;
+  int first, count, step, apart, ahead;
 };
 
 // R rows of x, from `first` on, meet strips of C rows of W:
@@ -137,7 +138,6 @@ template <class Format, int R, int C>
                             Vec* sums) {
   constexpr int kSteps = std::max<int>(1, 64 / kStepBytes);  // in a cache line
   constexpr int kStepFloats = Format::kParts * kLanes;       // of x
-  constexpr std::size_t kAhead = 1024;
   const std::size_t length = row_bytes(w);
   for (int i = 0, n = strips.first; i < strips.count; ++i, n += strips.step, sums += R * C) {
     const std::byte* rows[C];
@@ -147,7 +147,7 @@ template <class Format, int R, int C>
     for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
       const int count = std::min(kBlock<Format>, w.cols - k), left = count % Format::kStep;
       const std::size_t end = static_cast<std::size_t>(count / Format::kStep) * kStepBytes;
-      const std::size_t next = strips.step == 1     ? kAhead
+      const std::size_t next = strips.step == 1     ? strips.ahead
                                : k + count < w.cols ? kBlockBytes<Format>
                                                     : to_next_strip;
       const float* x = inputs.row(block, first);

@@ -122,15 +122,18 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-// As it was measured: "rows of W far apart for up to 8 (f32), 4 (f16), 8 (bf16) rows of x".
+// As it was measured: "rows of W for 1, 4, 8 rows of x: apart, apart, adjacent (f32); …"
 std::string reading_order() {
-  std::string text = "rows of W far apart for up to";
+  std::string text = "rows of W for 1, 4, 8 rows of x: ";
   for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
-    text += (dtype == DType::F32 ? " " : ", ") +
-            std::to_string(fast::reading_speeds(dtype).rows_apart) + " (" + format(dtype).name +
-            ")";
+    std::string orders;
+    for (const auto& sample : fast::reading_speeds(dtype).samples) {
+      if (!orders.empty()) orders += " / ";
+      orders += fast::kReadingNames[static_cast<int>(sample.fastest())];
+    }
+    text += (dtype == DType::F32 ? "" : "; ") + orders + " (" + format(dtype).name + ")";
   }
-  return text + " rows of x";
+  return text;
 }
 
 OrderedJson machine_record() {

@@ -28,7 +28,8 @@ Linear in_order(fast::Reading reading) {
 const Version kVersions[] = {{"plain", plain::linear},
                              {"fast", fast::linear},
                              {"adjacent", in_order(fast::Reading::adjacent)},
-                             {"apart", in_order(fast::Reading::apart)}};
+                             {"apart", in_order(fast::Reading::apart)},
+                             {"apart, ahead", in_order(fast::Reading::apart_ahead)}};
 
 constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16};
 // Shorter than a vector, just below and above one or several, and longer than a block of K.
@@ -297,7 +298,7 @@ TEST_CASE("linear: in either order of reading W the bits are those of the produc
       const Weight w = random_weight(29, K, dtype);
       for (const int T : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 33}) {
         const Tensor2 x = random_rows(T, K, 3), expected = fast::linear(x, w);
-        for (const fast::Reading reading : {fast::Reading::adjacent, fast::Reading::apart}) {
+        for (const fast::Reading reading : fast::kReadings) {
           check_same_bits(format(dtype).name, fast::linear_in_order(x, w, reading), expected);
         }
       }
@@ -305,18 +306,21 @@ TEST_CASE("linear: in either order of reading W the bits are those of the produc
   }
 }
 
-TEST_CASE("linear: the order of reading is measured, and what is faster for one row is taken") {
+TEST_CASE("linear: the order of reading is measured, and what is fastest is taken") {
   for (const DType dtype : kTypes) {
     const fast::ReadingSpeeds& speeds = fast::reading_speeds(dtype);
     int rows = 0;
     for (const auto& sample : speeds.samples) {
       CHECK(sample.rows > rows);
       rows = sample.rows;
-      CHECK(sample.adjacent > 0);
-      CHECK(sample.apart > 0);
+      for (std::size_t i = 0; i < fast::kReadings.size(); ++i) {
+        CHECK(sample.speed[i] > 0);
+        CHECK(sample.speed[i] <= sample.speed[static_cast<int>(sample.fastest())]);
+      }
+      CHECK(speeds.fastest(rows) == sample.fastest());
     }
-    const auto& one = speeds.samples[0];
-    CHECK((speeds.rows_apart > 0) == (one.apart > one.adjacent));
+    CHECK(speeds.fastest(3) == speeds.samples[1].fastest());
+    CHECK(speeds.fastest(100) == speeds.samples[2].fastest());
     CHECK(&fast::reading_speeds(dtype) == &speeds);  // once
   }
 }
