@@ -155,7 +155,7 @@ void show_reading() {
   std::printf("\nGB/s of W, by which rows of it are read together\n  rows of x  type");
   for (const char* name : fast::kReadingNames) std::printf("%14s", name);
   std::printf("\n");
-  for (std::size_t i = 0; i < fast::ReadingSpeeds{}.samples.size(); ++i) {
+  for (std::size_t i = 0; i < fast::reading_speeds(DType::F32).samples.size(); ++i) {
     for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
       const auto& sample = fast::reading_speeds(dtype).samples[i];
       std::printf("~ %9d  %-4s", sample.rows, format(dtype).name);

@@ -36,16 +36,17 @@ inline constexpr std::array kReadings{Reading::adjacent, Reading::apart, Reading
 inline constexpr const char* kReadingNames[] = {"adjacent", "apart", "apart, ahead"};
 Tensor2 linear_in_order(const Tensor2& x, const Weight& w, Reading reading);
 
-// The others take the fastest one. It is measured, for each type when a matrix of half a megabyte
-// first meets few rows, or when first asked for, in some 30 ms.
+// The others take the fastest one. It is measured, in some 30 ms, for each type when matrices of
+// half a megabyte together first meet few rows, or when first asked for.
 struct ReadingSpeeds {
   struct Sample {
-    int rows;                                    // of x
-    std::array<double, kReadings.size()> speed;  // bytes of W in a second
+    int rows;                                         // of x
+    std::array<double, kReadings.size()> speed = {};  // bytes of W in a second
     Reading fastest() const { return kReadings[std::ranges::max_element(speed) - speed.begin()]; }
   };
-  std::array<Sample, 3> samples{Sample{1, {}}, Sample{4, {}}, Sample{8, {}}};
-  Reading fastest(int rows) const;  // of the first sample with as many, or of the last
+  std::vector<Sample> samples;  // for one row, and for as many as the tiles of few rows take
+  Reading fastest(
+      int rows) const;  // that of the first sample with at least so many, or of the last
 };
 const ReadingSpeeds& reading_speeds(DType dtype);  // F32, F16 or BF16
 

@@ -17,8 +17,9 @@ namespace fast {
 namespace {
 
 // ---- the tile's shape ----
-// kRows of x and kCols of W are met at a time. Few and some rows of x walk, kRows of them along
-// kStripsAtOnce strips before the next do. Of many, from kLeastAtOnce to kMostAtOnce meet a strip.
+// kRows of x and kCols of W are met at a time. Few and some rows of x walk, kRows of them along a
+// piece of kStripsAtOnce strips or more before the next do. Of many, as many as L2 has room for
+// meet each strip.
 
 // Many rows. 24 sums, 6 vectors of W and one of x are 31 of the 32 registers of AVX-512 and NEON;
 // with 16 registers (AVX2, SSE) it is 8 + 4 + 1. A multiply-add takes 4 cycles and two start in
@@ -34,21 +35,19 @@ struct Many {
   static constexpr int kLeastAtOnce = 8 * kRows, kMostAtOnce = 52 * kRows, kStripsAtOnce = 8;
 };
 
-// Some rows wait for memory as well: half as many rows of W, which is read once for twice as many
-// of x. The next 8 rows follow after 32 strips, whose W, 0.2 to 0.7 MB in bf16, is in L2 by then:
-// enough of them to be worth bringing 8 rows of x into L1.
+// Some rows wait for memory as well: half as many rows of W as of Many, each read once for twice as
+// many rows of x. The next of these follow after 32 strips: enough to be worth bringing kRows of x
+// into L1, and what W they have, 0.1 to 0.7 MB in bf16, is in L2 or L3.
 struct Some {
   static constexpr bool kWalk = true;
-  static constexpr int kRows = 2 * Many::kRows, kCols = Many::kCols / 2;
-  static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 32;
+  static constexpr int kRows = 2 * Many::kRows, kCols = Many::kCols / 2, kStripsAtOnce = 32;
 };
 constexpr int kSomeRows = 3 * Some::kRows;  // of x; more are faster in the tiles of Many
 
-// Few rows wait for nothing else: four rows of W keep as many reads under way as memory answers.
+// Few rows wait only for memory: four rows of W keep more reads under way than two or three.
 struct Few {
   static constexpr bool kWalk = true;
-  static constexpr int kRows = simd::kRegisters == 32 ? 4 : 2, kCols = 4;
-  static constexpr int kLeastAtOnce = kRows, kMostAtOnce = kRows, kStripsAtOnce = 32;
+  static constexpr int kRows = Many::kRows, kCols = 4, kStripsAtOnce = 32;
 };
 
 // ---- the product of one matrix ----
@@ -62,19 +61,24 @@ void multiply(const Inputs& x, int first, int rows, const Weight& w, const Strip
                                   [&](auto r) { walk<Format, r, C>(x, first, w, strips, sums); });
   } else {
     for (int i = 0; i < strips.count; ++i) {
-      meet<Format, Shape::kRows, C>(x, first, rows, w, strips.first + i * C, sums + i * rows * C);
+      meet<Format, Shape::kRows, C>(x, first, rows, w, strips.first + i * strips.step,
+                                    sums + i * rows * C);
     }
   }
 }
 
-// `count` strips of C rows of W from row `first` on. Near is where the hardware reads ahead by
-// itself and only needs a hint; far is as much as it takes for memory to answer.
+// Near is where the hardware reads ahead by itself and only needs a hint; far is as much as is read
+// while memory answers.
 constexpr int kAhead = 256, kFarAhead = 1024;  // bytes
 
+// `count` strips of C rows of W from row `first` on.
 Strips strips_in(Reading reading, int first, int count, int C) {
   if (reading == Reading::adjacent) return {first, count, C, 1, 0};
   return {first, count, 1, count, reading == Reading::apart ? kAhead : kFarAhead};
 }
+
+template <class Shape>
+constexpr int kMostAtOnce = Shape::kWalk ? Shape::kRows : Many::kMostAtOnce;
 
 // What strips begin … end - 1 give to `rows` rows of x: strip by strip, and only then into y, whose
 // rows lie so far apart that the few columns of a strip would touch a page of memory in each.
@@ -82,13 +86,13 @@ template <class Format, class Shape>
 void columns(const Inputs& x, int first, int rows, const Weight& w, int begin, int end,
              Reading reading, Tensor2& y) {
   constexpr int C = Shape::kCols;
-  // Sums that are worth adding up together: of a single row of x those of 16 strips and more.
+  // Sums that are worth adding up together: of a single row of x those of 12 strips.
   constexpr int kWorthAdding = 48;
   const int n = begin * C, stop = std::min(end * C, w.rows);
   const int whole = (stop - n) / C, rest = (stop - n) % C;
   Tensor1 totals = uninit(rows * (stop - n) + kLanes);
   float* to_totals = totals.data();
-  Vec sums[std::max(kWorthAdding, Shape::kMostAtOnce * C) + kLanes];
+  Vec sums[std::max(kWorthAdding, kMostAtOnce<Shape> * C) + kLanes];
   const auto add_strips = [&]<int Cols>(std::integral_constant<int, Cols>, const Strips& all) {
     const int together = std::max(1, kWorthAdding / (rows * Cols));
     for (int i = 0; i < all.count; i += together) {
@@ -138,12 +142,13 @@ std::size_t half_of_l2() {
   return half;
 }
 
-// Rows of x that meet a strip together, in turns of equal size, whole tiles.
+// Rows of x that meet a strip together. Many do so in turns of equal size, whole tiles.
 template <class Shape>
 int rows_at_once(int T, int K) {
+  if (Shape::kWalk) return Shape::kRows;
   const std::size_t fit = half_of_l2() / (std::max(K, 1) * sizeof(float));
   const int most =
-      static_cast<int>(std::clamp<std::size_t>(fit, Shape::kLeastAtOnce, Shape::kMostAtOnce));
+      static_cast<int>(std::clamp<std::size_t>(fit, Many::kLeastAtOnce, Many::kMostAtOnce));
   const int turns = std::max(1, (T + most - 1) / most);
   const int tiles = (T + Shape::kRows - 1) / Shape::kRows;
   return (tiles + turns - 1) / turns * Shape::kRows;
@@ -201,7 +206,7 @@ decltype(auto) with_format(DType dtype, const std::string& name, F f) {
 ReadingSpeeds measure_reading(DType dtype) {
   constexpr int K = 1024, kRuns = 3;
   constexpr std::size_t kBytes = 4 << 20;
-  ReadingSpeeds speeds;
+  ReadingSpeeds speeds{{{1}, {Few::kRows}, {Some::kRows}}};
   const std::size_t size = kReadings.size() * kRuns * speeds.samples.size() * kBytes;
   const auto memory = lasting_block(size);
   parallel_for(static_cast<int>(size / kBytes), 1, [&](int begin, int end) {

@@ -120,7 +120,8 @@ template <class Format, int R, int C>
 }
 
 // Where the rows of W of strip after strip lie: row c of strip i is first + i * step + c * apart.
-// Rows that are read straight on ask for what is `ahead` bytes further on.
+// Where the rows of a strip are read straight on, they ask for what is `ahead` bytes further on; 0
+// where they are adjacent.
 struct Strips {
   int first, count, step, apart, ahead;
 };
@@ -147,7 +148,7 @@ template <class Format, int R, int C>
     for (int k = 0, block = 0; k < w.cols; k += kBlock<Format>, ++block) {
       const int count = std::min(kBlock<Format>, w.cols - k), left = count % Format::kStep;
       const std::size_t end = static_cast<std::size_t>(count / Format::kStep) * kStepBytes;
-      const std::size_t next = strips.step == 1     ? strips.ahead
+      const std::size_t next = strips.ahead > 0     ? strips.ahead
                                : k + count < w.cols ? kBlockBytes<Format>
                                                     : to_next_strip;
       const float* x = inputs.row(block, first);

@@ -122,18 +122,19 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-// As it was measured: "rows of W for 1, 4, 8 rows of x: apart, apart, adjacent (f32); …"
+// As it was measured: "rows of W for 1 / 4 / 8 rows of x: apart / apart / adjacent (f32), …"
 std::string reading_order() {
-  std::string text = "rows of W for 1, 4, 8 rows of x: ";
+  std::string rows, orders;
   for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
-    std::string orders;
-    for (const auto& sample : fast::reading_speeds(dtype).samples) {
-      if (!orders.empty()) orders += " / ";
-      orders += fast::kReadingNames[static_cast<int>(sample.fastest())];
+    if (dtype != DType::F32) orders += ", ";
+    for (const char* between = ""; const auto& sample : fast::reading_speeds(dtype).samples) {
+      if (dtype == DType::F32) rows += between + std::to_string(sample.rows);
+      orders += std::string(between) + fast::kReadingNames[static_cast<int>(sample.fastest())];
+      between = " / ";
     }
-    text += (dtype == DType::F32 ? "" : "; ") + orders + " (" + format(dtype).name + ")";
+    orders += std::string(" (") + format(dtype).name + ")";
   }
-  return text;
+  return "rows of W for " + rows + " rows of x: " + orders;
 }
 
 OrderedJson machine_record() {

@@ -292,7 +292,7 @@ TEST_CASE("linear: an infinity or NaN in the last columns is not lost") {
   }
 }
 
-TEST_CASE("linear: in either order of reading W the bits are those of the product") {
+TEST_CASE("linear: in each order of reading W the bits are those of the product") {
   for (const DType dtype : kTypes) {
     for (const int K : kColumns) {
       const Weight w = random_weight(29, K, dtype);
@@ -319,8 +319,9 @@ TEST_CASE("linear: the order of reading is measured, and what is fastest is take
       }
       CHECK(speeds.fastest(rows) == sample.fastest());
     }
-    CHECK(speeds.fastest(3) == speeds.samples[1].fastest());
-    CHECK(speeds.fastest(100) == speeds.samples[2].fastest());
+    CHECK(speeds.samples[0].rows == 1);
+    CHECK(speeds.fastest(2) == speeds.samples[1].fastest());
+    CHECK(speeds.fastest(100) == speeds.samples.back().fastest());
     CHECK(&fast::reading_speeds(dtype) == &speeds);  // once
   }
 }

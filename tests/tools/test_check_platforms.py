@@ -24,7 +24,7 @@ class Results(unittest.TestCase):
         change = mock.patch.multiple(platforms, ROOT=Path(folder.name), FOLDER=Path(folder.name))
         change.start()
         self.addCleanup(change.stop)
-        self.system = platforms.System("debian13", "Debian 13", "trixie", "mirror", "no.gpg", [])
+        self.system = platforms.System("debian13", "Debian 13", "trixie", "no.gpg", [])
 
     def how(self, part):
         with mock.patch.object(platforms, "say"):
