@@ -115,7 +115,7 @@ TEST_CASE("program: a text in brackets is no list, whichever CLI11 reads it") {
   CLI::App app{"A program."};
   std::string one;
   std::vector<std::string> several, expected;
-  app.add_option("text", one);
+  app.add_option("one", one);
   app.add_option("--text", several)->allow_extra_args(false);
   std::vector<std::string> arguments{"program", "[[aa]]"};
   for (const std::string text : {"[1,2]", "[a]", "[]", "[[11]]", "[[]]", "[", "x=[1]"}) {

@@ -77,7 +77,9 @@ class Configuring(unittest.TestCase):
             (Path(folder) / "sentencepiece.pc").write_text(
                 "Name: sentencepiece\nDescription: x\nVersion: 0.2.0\nLibs: -lsentencepiece\n"
                 "Requires.private: no-such-library\n")
-            done = subprocess.run(["cmake", "-S", ROOT, "-B", f"{folder}/build", "-DQWEN_ARCH="],
+            generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+            done = subprocess.run(["cmake", "-S", ROOT, "-B", f"{folder}/build", "-DQWEN_ARCH=",
+                                   *generator],
                                   env={**os.environ, "PKG_CONFIG_PATH": folder},
                                   capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
