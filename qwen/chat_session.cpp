@@ -8,6 +8,7 @@
 #include "qwen/counted.h"
 #include "qwen/file.h"
 #include "qwen/messages_json.h"
+#include "qwen/printable.h"
 #include "qwen/python_text.h"
 #include "qwen/sampling_json.h"
 
@@ -122,7 +123,7 @@ std::string run_command(ChatSession& session, const std::string& line) {
   if (name == "/stats") return describe(session.last, session);
   if (name == "/save") {
     save_chat(session, file);
-    return "saved to " + file;
+    return "saved to " + on_one_line(file);
   }
   load_chat(session, file);
   return counted(session.conversation.chat.messages.size(), "message");

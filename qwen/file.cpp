@@ -117,6 +117,7 @@ struct Unfinished {
 }  // namespace
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  if (path.find('\0') != path.npos) cannot_write(path, "a name cannot hold a NUL byte");
   struct stat old;
   const bool exists = stat(path.c_str(), &old) == 0;
   if (!exists && errno != ENOENT) cannot_write(path);
@@ -125,18 +126,18 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   if (exists && access(path.c_str(), W_OK) != 0) cannot_write(path);
 
   const std::string target = followed(path).string();
-  const Unfinished unfinished{unfinished_name(target)};
+  const std::string name = unfinished_name(target);
   const mode_t mode = exists ? 0600 : 0666;  // of a private file nobody sees even the beginning
-  const Descriptor made{
-      open(unfinished.name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)};
+  const Descriptor made{open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)};
   if (made.number < 0) cannot_write(path);
+  const Unfinished unfinished{name};
   errno = 0;
-  std::ofstream file(unfinished.name, std::ios::binary);
+  std::ofstream file(name, std::ios::binary);
   if (file) write(file);
   file.close();
   if (!file) cannot_write(path);
   if (exists) keep_owner_and_mode(made.number, old);
-  if (std::rename(unfinished.name.c_str(), target.c_str()) != 0) cannot_write(path);
+  if (std::rename(name.c_str(), target.c_str()) != 0) cannot_write(path);
 }
 
 std::string_view text(const MappedFile& file) {

@@ -78,9 +78,9 @@ bool find(const Split& split, std::string_view text, std::size_t start, pcre2_ma
   if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0) {
-    throw std::runtime_error("[pretokenize] the pattern " + in_quotes(split.pattern) +
-                             " gave up at byte " + std::to_string(start) +
-                             " of a text: " + pcre2_message(result));
+    throw std::invalid_argument("[pretokenize] the pattern " + in_quotes(split.pattern) +
+                                " gave up at byte " + std::to_string(start) +
+                                " of a text: " + pcre2_message(result));
   }
   const std::size_t* place = pcre2_get_ovector_pointer(data);
   begin = place[0];

@@ -154,6 +154,16 @@ TEST_CASE("file: what cannot be written is said with the reason, and nothing sta
   CHECK(entries(folder.path()) == 1);
 }
 
+TEST_CASE("file: a name with a NUL is not written, and what its beginning names stays") {
+  const TempDir folder;
+  const std::string path = folder.write("a", "old");
+  check_throws_with(
+      [&] { write_file(path + std::string("\0b", 2), [](std::ostream& file) { file << "new"; }); },
+      "a name cannot hold a NUL byte");
+  CHECK(contents(path) == "old");
+  CHECK(entries(folder.path()) == 1);
+}
+
 TEST_CASE("file: a pipe is refused, not waited for") {
   const TempDir folder;
   const std::string pipe = folder.path() + "/pipe";

@@ -3,6 +3,7 @@
 //   build/tools/checkpoint --like qwen3.5-0.8b --out DIR
 #include <cstdio>
 
+#include "qwen/printable.h"
 #include "qwen/program.h"
 #include "qwen/random_model.h"
 #include "qwen/save.h"
@@ -23,6 +24,6 @@ int main(int argc, char** argv) {
   return run_program(app, argc, argv, [&] {
     const RandomModel random = random_model(named_shape(shape), dtype_from_name(dtype), seed);
     save_checkpoint(random.model.config, random.tensors, out);
-    std::fprintf(stderr, "%s: %zu tensors\n", out.c_str(), random.tensors.size());
+    std::fprintf(stderr, "%s: %zu tensors\n", on_one_line(out).c_str(), random.tensors.size());
   });
 }
