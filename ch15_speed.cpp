@@ -11,6 +11,7 @@
 
 #include "qwen/blas_kernel.h"
 #include "qwen/counted.h"
+#include "qwen/file.h"
 #include "qwen/interrupt.h"
 #include "qwen/process.h"
 #include "qwen/program.h"
@@ -141,7 +142,9 @@ void measure_speed(const SpeedOptions& options) {
     if (!options.json.empty()) write_results(options.json, meta, speed.rows);
     if (!options.report.empty()) write_report(options.report, meta, sections, speed.rows);
   };
-  write();  // better to fail now
+  for (const std::string& file : {options.json, options.report}) {
+    if (!file.empty()) expect_writable(file);
+  }
   print_heading(options, speed, meta);
   if (!is_one_task(options)) check(speed);
 

@@ -108,36 +108,62 @@ void keep_owner_and_mode(int file, const struct stat& old) {
   fchmod(file, old.st_mode & 0777);
 }
 
-// A file that is gone at the end of the scope, unless it has another name by then.
-struct Unfinished {
-  const std::string name;
-  ~Unfinished() { unlink(name.c_str()); }
+// What is written before it takes the place of `path`: a neighbour, gone at the end of the scope
+// unless it has its other name by then.
+class Unfinished {
+ public:
+  explicit Unfinished(const std::string& path)
+      : replaces_(replaceable(path)),
+        target_(followed(path).string()),
+        name_(unfinished_name(target_)),
+        // Of a private file nobody sees even the beginning.
+        made_{
+            open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces_ ? 0600 : 0666)} {
+    if (made_.number < 0) cannot_write(path);
+  }
+  ~Unfinished() { unlink(name_.c_str()); }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  // 0, or -1 with errno set, as rename.
+  int finish() {
+    if (replaces_) keep_owner_and_mode(made_.number, old_);
+    return std::rename(name_.c_str(), target_.c_str());
+  }
+
+ private:
+  // Whether there is a file to be replaced, which may be.
+  bool replaceable(const std::string& path) {
+    if (path.find('\0') != path.npos) cannot_write(path, "a name cannot hold a NUL byte");
+    const bool exists = stat(path.c_str(), &old_) == 0;
+    if (!exists && errno != ENOENT) cannot_write(path);
+    if (exists && !S_ISREG(old_.st_mode)) cannot_write(path, "it exists and is not a regular file");
+    // A new file can take the place of one that must not be written.
+    if (exists && access(path.c_str(), W_OK) != 0) cannot_write(path);
+    return exists;
+  }
+
+  struct stat old_ = {};
+  const bool replaces_;
+  const std::string target_, name_;
+  const Descriptor made_;
 };
 
 }  // namespace
 
-void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  if (path.find('\0') != path.npos) cannot_write(path, "a name cannot hold a NUL byte");
-  struct stat old;
-  const bool exists = stat(path.c_str(), &old) == 0;
-  if (!exists && errno != ENOENT) cannot_write(path);
-  if (exists && !S_ISREG(old.st_mode)) cannot_write(path, "it exists and is not a regular file");
-  // A new file can take the place of one that must not be written.
-  if (exists && access(path.c_str(), W_OK) != 0) cannot_write(path);
+void expect_writable(const std::string& path) {
+  const Unfinished nothing(path);
+}
 
-  const std::string target = followed(path).string();
-  const std::string name = unfinished_name(target);
-  const mode_t mode = exists ? 0600 : 0666;  // of a private file nobody sees even the beginning
-  const Descriptor made{open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)};
-  if (made.number < 0) cannot_write(path);
-  const Unfinished unfinished{name};
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  Unfinished unfinished(path);
   errno = 0;
-  std::ofstream file(name, std::ios::binary);
+  std::ofstream file(unfinished.name(), std::ios::binary);
   if (file) write(file);
   file.close();
-  if (!file) cannot_write(path);
-  if (exists) keep_owner_and_mode(made.number, old);
-  if (std::rename(name.c_str(), target.c_str()) != 0) cannot_write(path);
+  if (!file || unfinished.finish() != 0) cannot_write(path);
 }
 
 std::string_view text(const MappedFile& file) {

@@ -47,4 +47,7 @@ std::string unfinished_name(const std::string& path);
 // then, nor where `write` throws.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
+// Throws what write_file would, before the hours whose result it is to take; nothing is changed.
+void expect_writable(const std::string& path);
+
 }  // namespace qwen

@@ -68,6 +68,15 @@ class Speed(unittest.TestCase):
         self.assertEqual(done.stderr.count(b"\n"), 1)
         self.assertFalse(file.exists())
 
+    def test_results_of_an_earlier_run_stay_until_there_are_others(self):
+        file = self.folder / "a.json"
+        file.write_text("earlier")
+        for prompt, report in (("5000", "a.html"), ("4", "no/a.html")):
+            done = run("--part", "task", "--model", str(RANDOM), "--threads", "1", "--prompt", prompt,
+                       "--steps", "2", "--json", str(file), "--report", str(self.folder / report))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(file.read_text(), "earlier")
+
     def test_a_model_whose_name_is_no_utf8_is_measured_and_known_again(self):
         model, file = os.path.join(os.fsencode(self.folder), b"a\xffb"), self.folder / "a.json"
         shutil.copytree(os.fsencode(RANDOM), model)

@@ -154,6 +154,18 @@ TEST_CASE("file: what cannot be written is said with the reason, and nothing sta
   CHECK(entries(folder.path()) == 1);
 }
 
+TEST_CASE("file: whether one can be written is known before, and changes nothing") {
+  const TempDir folder;
+  const std::string path = folder.write("a", "old");
+  expect_writable(path);
+  expect_writable(folder.path() + "/new");
+  CHECK(contents(path) == "old");
+  CHECK(entries(folder.path()) == 1);
+  check_throws_with([&] { expect_writable(folder.path() + "/no/file"); },
+                    "No such file or directory");
+  check_throws_with([&] { expect_writable(folder.path()); }, "not a regular file");
+}
+
 TEST_CASE("file: a name with a NUL is not written, and what its beginning names stays") {
   const TempDir folder;
   const std::string path = folder.write("a", "old");
