@@ -45,8 +45,8 @@ struct ReadingSpeeds {
     Reading fastest() const { return kReadings[std::ranges::max_element(speed) - speed.begin()]; }
   };
   std::vector<Sample> samples;  // for one row, and for as many as the tiles of few rows take
-  Reading fastest(
-      int rows) const;  // that of the first sample with at least so many, or of the last
+  // That of the first sample with at least so many rows, or of the last.
+  Reading fastest(int rows) const;
 };
 const ReadingSpeeds& reading_speeds(DType dtype);  // F32, F16 or BF16
 
